@@ -166,7 +166,10 @@ pub async fn write_odd_answers(admin: &AdminPort, out: &mut (dyn Write + Send)) 
     let answer = match ask(admin, LIST, None).await {
         Ok(answer) => answer,
         Err(e) => {
-            return writeln!(out, "Odd answers are unknown, since a gateway counts them while it runs: {e}.");
+            return writeln!(
+                out,
+                "Odd answers: only a running gateway counts them, and none could be asked: {e}."
+            );
         }
     };
     let listed: Vec<ListedUpstream> = serde_json::from_str(&answer)?;

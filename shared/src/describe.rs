@@ -1,5 +1,5 @@
-//! Descriptions of APIs in OpenAPI 3.1. The gateway describes its routes and the management API, and the key-service the
-//! operator API.
+//! Descriptions of APIs in OpenAPI 3.1. The gateway describes its routes and the management API, and the key-service
+//! describes the operator API.
 
 mod codes;
 mod operation;

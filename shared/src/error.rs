@@ -46,6 +46,10 @@ codes! {
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
     /// Unknown, malformed or revoked operator key.
     InvalidOperatorKey = "invalid_operator_key", UNAUTHORIZED, "authentication_error";
+    /// An API key of a suspended account.
+    AccountSuspended = "account_suspended", UNAUTHORIZED, "authentication_error";
+    /// A key of a closed account.
+    AccountClosed = "account_closed", UNAUTHORIZED, "authentication_error";
     /// A disabled API key.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
     /// The `expires_at` of the API key has passed.
@@ -62,6 +66,8 @@ codes! {
     OperatorScopeMissing = "operator_scope_missing", FORBIDDEN, "permission_error";
     /// An operator key, used from outside its networks.
     OperatorNetworkNotAllowed = "operator_network_not_allowed", FORBIDDEN, "permission_error";
+    /// A change in a suspended account, by anyone but an operator.
+    AccountReadOnly = "account_suspended", FORBIDDEN, "permission_error";
     /// A management key that may only read, on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
     /// A management key of a group, on anything but a key of that group.
@@ -158,6 +164,12 @@ codes! {
     MemberNameTaken = "member_name_taken", CONFLICT, "invalid_request_error";
     /// An account keeps its last owner.
     LastOwner = "last_owner", CONFLICT, "invalid_request_error";
+    /// A change in a closed account, by an operator.
+    AccountEnded = "account_closed", CONFLICT, "invalid_request_error";
+    /// An account with credit or held money cannot be closed.
+    AccountHasMoney = "account_has_money", CONFLICT, "invalid_request_error";
+    /// Only a suspended account can be closed.
+    AccountNotSuspended = "account_not_suspended", CONFLICT, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An expired key cannot be rotated.
@@ -347,6 +359,8 @@ const fn challenge(code: Code) -> Option<&'static str> {
         Code::InvalidApiKey
         | Code::InvalidManagementKey
         | Code::InvalidOperatorKey
+        | Code::AccountSuspended
+        | Code::AccountClosed
         | Code::KeyDisabled
         | Code::KeyExpired
         | Code::GroupArchived => Some(r#"Bearer realm="api", error="invalid_token""#),
@@ -357,6 +371,7 @@ const fn challenge(code: Code) -> Option<&'static str> {
         | Code::OperatorScopeMissing
         | Code::OperatorNetworkNotAllowed
         | Code::ModelNotAllowed
+        | Code::AccountReadOnly
         | Code::ReadOnlyKey => Some(r#"Bearer realm="api", error="insufficient_scope""#),
         _ => None,
     }
@@ -370,8 +385,8 @@ mod tests {
     fn codes_are_unique_and_their_type_fits_their_status() {
         let mut names = std::collections::HashSet::new();
         for code in Code::ALL {
-            // The codes for archived groups and expired keys occur twice, with one status for calls and another for
-            // changes.
+            // The codes for archived groups, expired keys, and suspended and closed accounts occur twice, with one
+            // status for calls and another for changes.
             assert!(names.insert((code.as_str(), code.status())), "{} twice", code.as_str());
             let kind = match code.status().as_u16() {
                 401 => "authentication_error",

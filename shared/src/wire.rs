@@ -5,6 +5,7 @@ mod bounds;
 mod event;
 mod field;
 mod kind;
+mod money;
 mod noun;
 mod operator;
 mod operator_route;
@@ -17,10 +18,10 @@ mod value;
 pub use bounds::*;
 pub use event::{ActorObject, EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES, TEST_EVENT_TYPE};
 pub use field::{
-    AccountField, Bound, DefaultField, Field, Fields, GroupField, GroupPaymentBody, GroupRefundBody, Input,
-    KeyField, Kind, ManagementKeyField, MemberField, MoneyBody, MoneyField, PaymentBody, RefundBody,
-    WebhookField,
+    AccountField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, ManagementKeyField,
+    MemberField, SuspensionField, WebhookField,
 };
+pub use money::{GroupPaymentBody, GroupRefundBody, MoneyField, PayingFields, PaymentBody, RefundBody};
 pub use noun::{Noun, Reach};
 pub use operator::{
     AccountObject, AccountTotals, ManagementKeyObject, MemberObject, OperatorEndpoint, OperatorScope,

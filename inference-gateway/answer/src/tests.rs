@@ -232,8 +232,8 @@ fn pieces_of_calls_belong_to_indexes_that_count_from_zero() {
             {"index": 0, "id": "c1", "type": "function", "function": {"name": "f", "arguments": ""}}]})),
             open(&json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\"q\":"}}]})),
             open(&json!({"tool_calls": [
-            {"index": 1, "id": "a", "type": "function", "function": {"name": "f"}},
-            {"index": 2, "id": "b", "type": "function", "function": {"name": "g"}}]})),
+            {"index": 1, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}},
+            {"index": 2, "id": "b", "type": "function", "function": {"name": "g", "arguments": ""}}]})),
         ]
     );
 }

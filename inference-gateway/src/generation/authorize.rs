@@ -379,6 +379,8 @@ fn counting(denial: &Denial, forward: &Forward) -> Counting {
         | Refusal::InvalidOperatorKey
         | Refusal::OperatorKeyNotAllowed
         | Refusal::OperatorKeyRequired
+        | Refusal::AccountSuspended
+        | Refusal::AccountClosed
         | Refusal::KeyDisabled
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed

@@ -24,8 +24,10 @@ use super::{
 };
 
 /// Errors of an API key that may not call now.
-const KEY: [Code; 9] = [
+const KEY: [Code; 11] = [
     Code::InvalidApiKey,
+    Code::AccountSuspended,
+    Code::AccountClosed,
     Code::KeyDisabled,
     Code::KeyExpired,
     Code::GroupArchived,

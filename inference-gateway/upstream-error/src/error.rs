@@ -80,10 +80,11 @@ const PARTS_AT_FAULT: [(PartAtFault, &[&str]); 5] = [
     (
         PartAtFault::Messages,
         &[
-            "raise_exception",          // the source of a template, which llama.cpp quotes
-            "Jinja Exception",          // llama.cpp
-            "While executing",          // llama.cpp
-            "Failed to parse messages", // llama.cpp
+            "raise_exception",           // the source of a template, which llama.cpp quotes
+            "Jinja Exception",           // llama.cpp
+            "While executing",           // llama.cpp
+            "Failed to parse messages",  // llama.cpp
+            "prompt with jinja templat", // LM Studio
         ],
     ),
 ];

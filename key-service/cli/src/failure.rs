@@ -22,7 +22,7 @@ pub(crate) fn payment_error(error: Error<PaymentRefused>) -> anyhow::Error {
         Error::Store(cause) => return store_error(&cause, "accounts list"),
     };
     let flag = match refused {
-        PaymentRefused::NoAccount => "--account",
+        PaymentRefused::NoAccount | PaymentRefused::AccountClosed => "--account",
         PaymentRefused::BadAmount | PaymentRefused::LimitTooHigh | PaymentRefused::CreditTooLow { .. } => {
             "--amount"
         }

@@ -154,7 +154,12 @@ impl Command {
     /// Returns whether the command changes the store.
     pub fn writes(&self) -> bool {
         match self {
-            Self::Accounts(Accounts::Create { .. })
+            Self::Accounts(
+                Accounts::Create { .. }
+                | Accounts::Suspend { .. }
+                | Accounts::Restore { .. }
+                | Accounts::Close { .. },
+            )
             | Self::Credits(Credits::Add { .. } | Credits::Refund { .. })
             | Self::ManagementKeys(
                 ManagementKeyCommand::Create { .. } | ManagementKeyCommand::Revoke { .. },

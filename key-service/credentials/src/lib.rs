@@ -22,6 +22,7 @@ use shared::{
 use domain::{
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
+    ledger::Standing,
     pepper_record::{PepperRecord, Verdict},
     second_factor::{FactorId, SecondFactor, TotpSecret},
     webhook::{Webhook, WebhookSecret},
@@ -65,8 +66,8 @@ pub enum PepperFault {
 pub enum Identified {
     /// A live API key, on a route for API keys.
     ApiKey(AccountId, Box<ApiKey>),
-    /// A live management key, on a route for management keys.
-    ManagementKey(AccountId, ManagementKey),
+    /// A live management key of an account that is not closed, on a route for management keys.
+    ManagementKey(AccountId, ManagementKey, Option<Standing>),
     /// A live operator key, on a route for operator keys.
     OperatorKey(Box<OperatorKey>),
     /// The credential is unknown, or its class does not fit the route.
@@ -77,7 +78,7 @@ impl Identified {
     pub fn principal(self) -> Result<Principal, Refusal> {
         match self {
             Self::ApiKey(account, key) => Ok(Principal::ApiKey(account, key.id)),
-            Self::ManagementKey(account, key) => Ok(Principal::ManagementKey(account, key.id)),
+            Self::ManagementKey(account, key, _) => Ok(Principal::ManagementKey(account, key.id)),
             Self::OperatorKey(key) => Ok(Principal::OperatorKey(operators(), key.id)),
             Self::Refused(refusal) => Err(refusal),
         }
@@ -194,7 +195,10 @@ impl Credentials {
                     (Some(key), Class::Management) if key.status(now) == Status::Expired => {
                         Refusal::KeyExpired
                     }
-                    (Some(key), Class::Management) => return Ok(Identified::ManagementKey(account, key)),
+                    (Some(key), Class::Management) => match self.store.standing(account).await? {
+                        Some(standing) if standing.is_closed() => Refusal::AccountClosed,
+                        standing => return Ok(Identified::ManagementKey(account, key, standing)),
+                    },
                     (None, required) => unknown(required),
                 }
             }
@@ -208,7 +212,7 @@ impl Credentials {
                         Refusal::OperatorKeyNotAllowed
                     }
                     (Some((Status::Expired, _)), Class::Operator) => Refusal::KeyExpired,
-                    // A key that has ended is told nothing about other routes.
+                    // The answer does not show that a key existed once it has ended.
                     (Some((Status::Expired | Status::Revoked | Status::Disabled, _)) | None, required) => {
                         unknown(required)
                     }

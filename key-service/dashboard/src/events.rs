@@ -245,18 +245,17 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " left"
             },
-            EventKind::CreditAdded { amount, note, payment_id, .. } | EventKind::GroupPaid { amount, note, payment_id, .. } => {
-                (usd(*amount))
-                @if !note.is_empty() { ", " bdi { (note) } }
-                @if let Some(payment) = payment_id { ", payment " bdi { (payment.as_str()) } }
+            EventKind::CreditAdded(paid) | EventKind::GroupPaid(paid) => {
+                (usd(paid.amount))
+                @if !paid.note.is_empty() { ", " bdi { (paid.note) } }
+                @if let Some(payment) = &paid.payment_id { ", payment " bdi { (payment.as_str()) } }
             },
-            EventKind::CreditRefunded { amount, shortfall, of, note, payment_id, .. }
-                | EventKind::GroupRefunded { amount, shortfall, of, note, payment_id, .. } => {
-                (usd(*amount))
-                @if *shortfall > NanoUsd::ZERO { ", " (usd(*shortfall)) " less than asked" }
-                @if !note.is_empty() { ", " bdi { (note) } }
-                @if let Some(refund) = payment_id { ", refund " bdi { (refund.as_str()) } }
-                @if let Some(of) = of { ", payment " bdi { (of.as_str()) } }
+            EventKind::CreditRefunded(refunded) | EventKind::GroupRefunded(refunded) => {
+                (usd(refunded.amount))
+                @if refunded.shortfall > NanoUsd::ZERO { ", " (usd(refunded.shortfall)) " less than asked" }
+                @if !refunded.note.is_empty() { ", " bdi { (refunded.note) } }
+                @if let Some(refund) = &refunded.payment_id { ", refund " bdi { (refund.as_str()) } }
+                @if let Some(of) = &refunded.of { ", payment " bdi { (of.as_str()) } }
             },
             EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
                 bdi { (name) }
@@ -275,7 +274,9 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
                 bdi { (name) } ", " (role_of(previous_role, *previous_group_id, named)) " → " (role_of(role, *group_id, named))
             },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
-            EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
+            EventKind::AccountSuspended { reason } => bdi { (reason) },
+            EventKind::AccountRestored {} | EventKind::AccountClosed {}
+                | EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
         }
     }
 }

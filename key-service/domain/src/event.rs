@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId},
+    ids::{EventId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
 };
 
-use crate::payment::PaymentId;
-
 mod changes;
+mod payments;
 mod threshold;
 
 use self::{changes::json, threshold::usd};
 pub use self::{
     changes::{Change, MAX_CHANGE_BYTES},
+    payments::{PaymentMade, RefundMade},
     threshold::{MoneyBound, Threshold},
 };
 
@@ -84,6 +84,10 @@ kinds! {
         #[serde(with = "changes")]
         changes: Vec<Change>,
     } = "account.updated",
+    /// An operator suspended the account: its keys are refused, and only operators change it.
+    AccountSuspended { reason: String } = "account.suspended",
+    AccountRestored {} = "account.restored",
+    AccountClosed {} = "account.closed",
     KeyCreated {
         /// Settings of the key; each `before` is empty.
         #[serde(with = "changes")]
@@ -116,73 +120,16 @@ kinds! {
     } = "group.updated",
     GroupArchived {} = "group.archived",
     /// A payment raised the group's limit. The account's credit stayed unchanged.
-    GroupPaid {
-        deposit_id: DepositId,
-        #[serde(deserialize_with = "usd")]
-        amount: NanoUsd,
-        /// Note for people; may be empty.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        note: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        payment_id: Option<PaymentId>,
-    } = "group.paid",
+    GroupPaid(PaymentMade) = "group.paid",
     /// A refund lowered the group's limit. The account's credit stayed unchanged.
-    GroupRefunded {
-        deposit_id: DepositId,
-        /// Amount that was taken.
-        #[serde(deserialize_with = "usd")]
-        amount: NanoUsd,
-        /// Amount that was asked for and could not be taken.
-        #[serde(deserialize_with = "usd")]
-        shortfall: NanoUsd,
-        /// The payment that was refunded, if the caller named it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        of: Option<PaymentId>,
-        /// Note for people; may be empty.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        note: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        payment_id: Option<PaymentId>,
-    } = "group.refunded",
+    GroupRefunded(RefundMade) = "group.refunded",
     /// A share of a group's limit is used.
     GroupThresholdReached(Threshold) = "group.threshold_reached",
     /// A limit of a group is used up, or what is left cannot pay for a request.
     GroupLimitReached(Threshold) = "group.limit_reached",
-    CreditAdded {
-        deposit_id: DepositId,
-        #[serde(deserialize_with = "usd")]
-        amount: NanoUsd,
-        /// Note for people; may be empty.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        note: String,
-        /// Id of the payment, if the operator gave one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        payment_id: Option<PaymentId>,
-        /// The group whose limit the payment raised too, if any.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        group_id: Option<GroupId>,
-    } = "credit.added",
+    CreditAdded(PaymentMade) = "credit.added",
     /// Credit was taken back: a refund, a chargeback or a correction.
-    CreditRefunded {
-        deposit_id: DepositId,
-        /// Amount that was taken.
-        #[serde(deserialize_with = "usd")]
-        amount: NanoUsd,
-        /// Amount that was asked for and could not be taken.
-        #[serde(deserialize_with = "usd")]
-        shortfall: NanoUsd,
-        /// The payment that was refunded, if the caller named it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        of: Option<PaymentId>,
-        /// Note for people; may be empty.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        note: String,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        payment_id: Option<PaymentId>,
-        /// The group whose limit was lowered too, if any.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        group_id: Option<GroupId>,
-    } = "credit.refunded",
+    CreditRefunded(RefundMade) = "credit.refunded",
     /// Little of the account's credit is left.
     CreditThresholdReached(Threshold) = "credit.threshold_reached",
     /// The account's credit is used up, or what is left cannot pay for a request.
@@ -342,6 +289,9 @@ impl EventKind {
             | Self::CreditExhausted(threshold) => Some(threshold),
             Self::AccountCreated { .. }
             | Self::AccountUpdated { .. }
+            | Self::AccountSuspended { .. }
+            | Self::AccountRestored {}
+            | Self::AccountClosed {}
             | Self::KeyCreated { .. }
             | Self::KeyUpdated { .. }
             | Self::KeyRotated { .. }
@@ -349,10 +299,10 @@ impl EventKind {
             | Self::GroupCreated { .. }
             | Self::GroupUpdated { .. }
             | Self::GroupArchived {}
-            | Self::GroupPaid { .. }
-            | Self::GroupRefunded { .. }
-            | Self::CreditAdded { .. }
-            | Self::CreditRefunded { .. }
+            | Self::GroupPaid(_)
+            | Self::GroupRefunded(_)
+            | Self::CreditAdded(_)
+            | Self::CreditRefunded(_)
             | Self::ManagementKeyCreated { .. }
             | Self::ManagementKeyRevoked { .. }
             | Self::MemberInvited { .. }

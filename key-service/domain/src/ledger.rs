@@ -36,6 +36,7 @@ mod paid;
 mod raise;
 mod rate;
 mod record;
+mod standing;
 mod state;
 
 use std::time::Duration;
@@ -54,6 +55,7 @@ pub use self::{
         Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, PaidTo, Payer, PaymentTerms,
         Progress, Record, RefundAsked, Settlement, WalletChange,
     },
+    standing::{AccountStatus, Standing, StandingAct, StandingRefused},
     state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State, Wallet},
 };
 

@@ -1,12 +1,14 @@
-//! Settings of keys, groups and accounts: where each is stored, and how a change is applied. `shared::wire` has a row for each
-//! field with its name, type, checks and description.
+//! Settings of keys, groups and accounts: where each is stored, and how a change is applied. `shared::wire` has a row for
+//! each field with its name, type, checks and description.
 
 use std::collections::BTreeMap;
 
 use shared::{
     money::NanoUsd,
     time::Timestamp,
-    wire::{AccountField, Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Raise, Value},
+    wire::{
+        AccountField, Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Raise, SuspensionField, Value,
+    },
 };
 
 use crate::{
@@ -85,12 +87,14 @@ impl Merge for MetadataPatch {
     }
 }
 
-/// What operators record of an account, besides its name.
+/// What operators record about an account, in addition to its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountLabels {
     /// The operator's own id of the account, unique in the installation.
     pub external_id: Option<String>,
     pub metadata: Metadata,
+    /// Why the account is suspended; `None` while it is active. Its members see it.
+    pub suspended_reason: Option<String>,
 }
 
 /// A change of an account, or the settings of a new account.
@@ -112,6 +116,22 @@ impl Patch for AccountPatch {
                 let change = MetadataPatch::from_value(value);
                 change.map(|change| self.metadata = change).is_some()
             }
+        }
+    }
+}
+
+/// The reason for a suspension.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suspension {
+    pub reason: String,
+}
+
+impl Patch for Suspension {
+    type Field = SuspensionField;
+
+    fn set(&mut self, field: SuspensionField, value: Value) -> bool {
+        match field {
+            SuspensionField::Reason => String::from_value(value).map(|reason| self.reason = reason).is_some(),
         }
     }
 }

@@ -46,9 +46,9 @@ mod query;
 mod reach;
 mod reading;
 
-/// Returns the public routes of the key-service: the management API, the operator API and the pages. Links to the dashboard
-/// begin with `public_url`, or else with the address of the request. A caller that presents `internal_token` is a
-/// gateway, and its headers about the client are trusted.
+/// Returns the public routes of the key-service: the management API, the operator API and the pages. Links to the
+/// dashboard begin with `public_url`, or else with the address of the request. A caller that presents `internal_token`
+/// is a gateway, and its headers about the client are trusted.
 pub fn router(
     management: Arc<Management>,
     clock: Arc<dyn Clock>,

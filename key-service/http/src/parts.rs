@@ -11,7 +11,11 @@ use shared::{
 use shared_door::{admission::Owner, http::bearer, serve::ConnectionTrust};
 use tracing::{Span, field::display};
 
-use super::{api::Api, error::forbidden, operator::account_and_governor};
+use super::{
+    api::Api,
+    error::{forbidden, read_only},
+    operator::account_and_governor,
+};
 use domain::{
     access::{Effect, Subject},
     event::Actor,
@@ -49,12 +53,15 @@ impl FromRequestParts<Api> for Caller {
             let (_, governor) = account_and_governor(parts, api).await?;
             return Ok(Self(governor));
         }
-        let (account, key) = api.management.authenticate(bearer(&parts.headers)?).await?;
+        let (account, key, standing) = api.management.authenticate(bearer(&parts.headers)?).await?;
         // This is the span of the request's log line.
         let span = Span::current();
         span.record("account", display(account)).record("management_key", display(key.id));
         ConnectionTrust::of(&parts.extensions).grant(Owner::Account(account));
         let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
+        if standing.is_some() && effect == Effect::Write {
+            return Err(read_only());
+        }
         let subject = match served.map(|served| served.route.reach) {
             Some(Reach::Keys) => Subject::Keys,
             Some(Reach::Account | Reach::Holder | Reach::Installation) | None => Subject::Account,

@@ -15,7 +15,7 @@ use shared::{
     error::ApiError,
     ids::GroupId,
     money::NanoUsd,
-    wire::{GroupPaymentBody, GroupRefundBody, Kept, MoneyBody, MoneyField, Value},
+    wire::{GroupPaymentBody, GroupRefundBody, Kept, MoneyField, PayingFields, Value},
 };
 use shared_door::http::ok;
 
@@ -57,17 +57,17 @@ impl<B> Default for MoneyDraft<B> {
     }
 }
 
-impl<B: MoneyBody> Patch for MoneyDraft<B> {
+impl<B: PayingFields> Patch for MoneyDraft<B> {
     type Field = B;
 
     fn set(&mut self, field: B, value: Value) -> bool {
         match field.field() {
-            MoneyField::PaymentId => keep(&mut self.payment_id, payment_id(value)),
+            MoneyField::PaymentId => keep_id(&mut self.payment_id, value),
             MoneyField::Amount => keep(&mut self.amount, NanoUsd::from_value(value)),
             MoneyField::Note => keep(&mut self.note, String::from_value(value)),
             MoneyField::GroupId => keep(&mut self.group, Kept::from_value(value)),
             MoneyField::GroupExternalId => keep(&mut self.group_external_id, Kept::from_value(value)),
-            MoneyField::Of => keep(&mut self.of, payment_id(value)),
+            MoneyField::Of => keep_id(&mut self.of, value),
             MoneyField::Partial => keep(&mut self.partial, bool::from_value(value)),
         }
     }
@@ -77,11 +77,14 @@ fn keep<T>(place: &mut T, value: Option<T>) -> bool {
     value.map(|value| *place = value).is_some()
 }
 
-/// Reads the id of a payment, or null; `None` for a value of another type.
-fn payment_id(value: Value) -> Option<Option<PaymentId>> {
-    match Option::<String>::from_value(value)? {
-        None => Some(None),
-        Some(text) => PaymentId::parse(&text).map(Some),
+/// Keeps the id of a payment, or null for none.
+fn keep_id(place: &mut Option<PaymentId>, value: Value) -> bool {
+    match value {
+        Value::Text(text) => {
+            *place = PaymentId::parse(&text);
+            place.is_some()
+        }
+        other => other == Value::Null,
     }
 }
 

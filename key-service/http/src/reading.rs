@@ -52,7 +52,7 @@ pub(super) async fn usage(
     let mut search = usage_search(&Query::parse(request.uri().query()), api.management.today())?;
     search.within = caller.access.group;
     if !search.is_counted() {
-        let message = "Sums by `user` and `upstream` cover the whole account and combine only with `day`.";
+        let message = "Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
         return Err(invalid("group_by", message));
     }
     let sums = api.management.sums_of_usage(caller.account, &search).await.map_err(read_error)?;

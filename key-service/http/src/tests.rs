@@ -35,6 +35,7 @@ mod raises;
 mod reading;
 mod refusals;
 mod rotation;
+mod standing;
 mod webhooks;
 
 /// The API, an account `acme`, and one of its management keys.

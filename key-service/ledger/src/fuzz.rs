@@ -7,7 +7,7 @@ use domain::{
     ledger::{
         Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, Hold, Key,
         LastDeposit, Missing, Payer, Progress, Rate, Record as Generation, RefundAsked, Rotation, Settlement,
-        Wallet, WalletChange, Window,
+        Standing, Wallet, WalletChange, Window,
     },
     payment::{Payment, PaymentId},
     usage::{Counts, Day, DayTotal, GroupDay, GroupKeys, HoursOfDay, Margin, PartCounts, UserDay},
@@ -127,6 +127,7 @@ fn written_money() -> Vec<Vec<u8>> {
         tick: 4,
         last_deposit: Some(LastDeposit { credit: nanos(5), at: AT }),
         billed_at: Some(AT),
+        standing: Some(Standing { suspended_at: AT, closed_at: None }),
     };
     let (last_expiry, ordered_since) = (Some(AT), Some(AT));
     let account = AccountRecord { money, entries: 3, events: 2, last_expiry, ordered_since, went_back: 2 };

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, slice, sync::Arc};
 use domain::{
     event::Actor,
     ledger::{
-        Command, Ending, Key, PaidTo, Record as GenerationRecord, RecordId, Told,
+        Account, Command, Ending, Key, PaidTo, Record as GenerationRecord, RecordId, Told,
         histories::{
             ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, deposit, group, history,
             key, new_hold, of_history,
@@ -89,8 +89,10 @@ impl Installation {
     async fn adopt(&self, account: AccountId, process: usize, passed: &[Told]) {
         let (model, ledger) = (&self.model, &self.processes[process]);
         let change = |change: &mut Change<'_>| {
-            if change.account().unwrap().is_none() {
-                change.set_account(model.accounts[&account]);
+            let expected = model.accounts[&account];
+            match change.account().unwrap() {
+                None => change.set_account(expected),
+                Some(found) => change.set_account(Account { standing: expected.standing, ..found }),
             }
             for id in (0..KEYS).map(key) {
                 change.key(id).unwrap();
@@ -134,6 +136,10 @@ impl Installation {
             }
             Step::Archive(account, group) => {
                 self.model.archive(*account, *group, now);
+                self.adopt(*account, process, &[]).await;
+            }
+            Step::Stand(account, act) => {
+                self.model.stand(*account, act, now);
                 self.adopt(*account, process, &[]).await;
             }
         }

@@ -28,7 +28,11 @@ use shared::{
 
 pub(crate) use self::copy::Copy;
 use self::copy::{NotRead, Values};
-pub use self::{copy::Stored, form::FORM, reading::tell_damage};
+pub use self::{
+    copy::Stored,
+    form::{FORM, LATER_FORM},
+    reading::tell_damage,
+};
 use crate::{
     error::StoreError,
     names::{self, RecordName},

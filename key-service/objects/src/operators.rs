@@ -58,19 +58,23 @@ pub fn payment_object(payment: &Deposit) -> PaymentObject<'_> {
 }
 
 pub fn account_object(account: &AccountSummary) -> AccountObject<'_> {
-    let AccountSummary { id, name, credit, held, keys, groups, labels, created_at } = account;
-    let AccountLabels { external_id, metadata } = labels;
+    let AccountSummary { id, name, credit, held, keys, groups, labels, standing, created_at } = account;
+    let AccountLabels { external_id, metadata, suspended_reason } = labels;
     AccountObject {
         id: *id,
         object: "account",
         name,
         external_id: external_id.as_deref(),
+        status: account.status().as_str(),
         credit: *credit,
         held: *held,
         keys: *keys,
         groups: *groups,
         metadata,
         created_at: *created_at,
+        suspended_at: standing.map(|standing| standing.suspended_at),
+        suspended_reason: suspended_reason.as_deref(),
+        closed_at: standing.and_then(|standing| standing.closed_at),
     }
 }
 

@@ -32,6 +32,8 @@ pub enum Failure {
     OwnersOnly,
     /// The member leads a group, and this concerns the whole account.
     KeysOfGroupOnly,
+    /// The account is suspended, so its members may only read.
+    AccountSuspended,
     /// The group that the member leads is archived.
     GroupEnded,
     /// The browser used a host that this installation does not serve.
@@ -74,6 +76,7 @@ impl From<Error<Refused>> for Failure {
             Error::Refused(
                 refused @ (Refused::KeyRevoked
                 | Refused::GroupArchived
+                | Refused::LimitIsPaid(_)
                 | Refused::TooMuchMetadata
                 | Refused::BadRaise(_)
                 | Refused::Address(_)
@@ -90,7 +93,7 @@ pub const fn bad_group(bad: BadGroup) -> &'static str {
         BadGroup::Unknown => "This account has no such group. Choose another one.",
         BadGroup::Archived => "This group is archived. Choose another one.",
         BadGroup::TooDeep => {
-            "Groups have only two levels, and this group is inside another one or contains groups."
+            "Groups have only two levels. This group is already inside another one, or contains groups itself."
         }
     }
 }
@@ -189,6 +192,12 @@ impl IntoResponse for Failure {
                 StatusCode::FORBIDDEN,
                 "This is outside your group",
                 "As the lead of a group, you see its API keys and their usage. Ask an owner of this account for more."
+                    .into(),
+            ),
+            Self::AccountSuspended => (
+                StatusCode::FORBIDDEN,
+                "This account is suspended",
+                "Nothing was changed. You can still read everything. Ask whoever runs this service to restore the account."
                     .into(),
             ),
             Self::GroupEnded => (

@@ -133,7 +133,7 @@ impl Redis {
         question.arg("LIST");
         let lists = self.client.ask_masters(&question).await.map_err(|e| match e.code() {
             Some("NOPERM") => Failure::NotDone(
-                "Redis does not let its user see who is connected: allow +client|list for this command"
+                "the user of Redis may not list connections: grant it `+client|list` to run this command"
                     .into(),
             ),
             Some(_) | None => failure(&e),

@@ -14,7 +14,7 @@ use domain::{
     event::{Event, EventKind},
     governed::IdempotencyKeyReused,
     key::Status,
-    ledger::{Deposited, Payer},
+    ledger::{AccountStatus, Deposited, Payer, Standing},
     settings::AccountLabels,
     usage::{Counts, Day, DayTotal},
 };
@@ -72,7 +72,15 @@ pub struct AccountSummary {
     /// Number of groups ever created, including archived ones.
     pub groups: u64,
     pub labels: AccountLabels,
+    /// Whether the account is suspended or closed; `None` while it is active.
+    pub standing: Option<Standing>,
     pub created_at: Timestamp,
+}
+
+impl AccountSummary {
+    pub const fn status(&self) -> AccountStatus {
+        AccountStatus::of(self.standing.as_ref())
+    }
 }
 
 /// Name and money of an account, and the numbers of its API keys and groups.
@@ -88,6 +96,16 @@ pub struct Funds {
     pub groups: u64,
     /// Whether calls were refused today, by UTC days.
     pub has_refused: bool,
+    /// Whether the account is suspended or closed; `None` while it is active.
+    pub standing: Option<Standing>,
+    /// Why the account is suspended.
+    pub suspended_reason: Option<String>,
+}
+
+impl Funds {
+    pub const fn status(&self) -> AccountStatus {
+        AccountStatus::of(self.standing.as_ref())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,7 +240,7 @@ pub struct OperatorRotation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorKeyMade {
     Made,
-    /// There are as many operator keys as there may be.
+    /// The maximum number of operator keys is reached.
     TooMany,
     /// No operator key has the id of the previous one, or that key has ended.
     NoPrevious,

@@ -95,6 +95,10 @@ impl Read {
             if self.calls.len() <= index {
                 self.calls.resize(index + 1, [String::new(), String::new()]);
             }
+            assert!(
+                call["function"]["arguments"].is_string(),
+                "clients read arguments without asking: {call}"
+            );
             self.calls[index][0] += &word(&call["function"]["name"]);
             self.calls[index][1] += &word(&call["function"]["arguments"]);
         }
@@ -279,7 +283,7 @@ fn message_usage(usage: &Value) -> Option<[u64; 3]> {
 fn stop_reason(reason: &Value) -> String {
     match reason.as_str().unwrap_or_default() {
         "end_turn" | "stop_sequence" => "stop",
-        "max_tokens" => "length",
+        "max_tokens" | "model_context_window_exceeded" => "length",
         "tool_use" => "tool_calls",
         "refusal" => "content_filter",
         other => other,

@@ -33,7 +33,7 @@ macro_rules! messages {
 messages! {
     InvalidApiKey InvalidManagementKey KeyExpired ManagementKeyNotAllowed ManagementKeyRequired KeyLimitReached
     InsufficientCredits SpendReserved ModelNotFound GroupArchived GroupLimitReached ModelNotAllowed RateLimitExceeded
-    KeyDisabled InvalidOperatorKey OperatorKeyNotAllowed OperatorKeyRequired
+    KeyDisabled InvalidOperatorKey OperatorKeyNotAllowed OperatorKeyRequired AccountSuspended AccountClosed
 }
 
 /// Writes a denial as messages: the refusal, and its details if there are any.
@@ -117,6 +117,8 @@ mod tests {
             | Refusal::InvalidOperatorKey
             | Refusal::OperatorKeyNotAllowed
             | Refusal::OperatorKeyRequired
+            | Refusal::AccountSuspended
+            | Refusal::AccountClosed
             | Refusal::KeyDisabled
             | Refusal::KeyExpired
             | Refusal::ManagementKeyNotAllowed

@@ -582,6 +582,9 @@ pub enum Refusal {
     InvalidOperatorKey = 15,
     OperatorKeyNotAllowed = 16,
     OperatorKeyRequired = 17,
+    /// The account is suspended; its operator can restore it.
+    AccountSuspended = 18,
+    AccountClosed = 19,
 }
 impl Refusal {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -608,6 +611,8 @@ impl Refusal {
             Self::InvalidOperatorKey => "REFUSAL_INVALID_OPERATOR_KEY",
             Self::OperatorKeyNotAllowed => "REFUSAL_OPERATOR_KEY_NOT_ALLOWED",
             Self::OperatorKeyRequired => "REFUSAL_OPERATOR_KEY_REQUIRED",
+            Self::AccountSuspended => "REFUSAL_ACCOUNT_SUSPENDED",
+            Self::AccountClosed => "REFUSAL_ACCOUNT_CLOSED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -631,6 +636,8 @@ impl Refusal {
             "REFUSAL_INVALID_OPERATOR_KEY" => Some(Self::InvalidOperatorKey),
             "REFUSAL_OPERATOR_KEY_NOT_ALLOWED" => Some(Self::OperatorKeyNotAllowed),
             "REFUSAL_OPERATOR_KEY_REQUIRED" => Some(Self::OperatorKeyRequired),
+            "REFUSAL_ACCOUNT_SUSPENDED" => Some(Self::AccountSuspended),
+            "REFUSAL_ACCOUNT_CLOSED" => Some(Self::AccountClosed),
             _ => None,
         }
     }

@@ -39,6 +39,8 @@ refusals! {
     /// The management key does not exist, or was revoked.
     InvalidManagementKey = "The management key is unknown or was revoked.";
     InvalidOperatorKey = "The operator key is unknown or was revoked.";
+    AccountSuspended = "The account is suspended. Ask whoever runs this service.";
+    AccountClosed = "The account is closed.";
     KeyDisabled = "The API key is disabled. Whoever manages it can enable it again.";
     /// The `expires_at` of the key has passed.
     KeyExpired = "The key has expired.";

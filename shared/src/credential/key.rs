@@ -1,4 +1,5 @@
-//! Plaintext of a key: `<prefix>_api_`, `<prefix>_mgmt_` or `<prefix>_oper_`, then 43 random base62 characters and 6 of checksum.
+//! Plaintext of a key: `<prefix>_api_`, `<prefix>_mgmt_` or `<prefix>_oper_`, then 43 random base62 characters and 6 of
+//! checksum.
 
 use std::{borrow::Cow, fmt, ops::Range};
 

@@ -25,8 +25,13 @@ enum ApiOf {
 }
 
 /// Errors of a management key that may not make this call.
-const MANAGEMENT_KEY: [Code; 4] =
-    [Code::InvalidManagementKey, Code::KeyExpired, Code::ManagementKeyRequired, Code::OperatorKeyNotAllowed];
+const MANAGEMENT_KEY: [Code; 5] = [
+    Code::InvalidManagementKey,
+    Code::KeyExpired,
+    Code::AccountClosed,
+    Code::ManagementKeyRequired,
+    Code::OperatorKeyNotAllowed,
+];
 /// Errors of an operator key that may not make this call.
 const OPERATOR_KEY: [Code; 5] = [
     Code::InvalidOperatorKey,
@@ -36,8 +41,10 @@ const OPERATOR_KEY: [Code; 5] = [
     Code::OperatorNetworkNotAllowed,
 ];
 /// Errors of an API key whose holder asks about it.
-const HOLDER: [Code; 6] = [
+const HOLDER: [Code; 8] = [
     Code::InvalidApiKey,
+    Code::AccountSuspended,
+    Code::AccountClosed,
     Code::KeyDisabled,
     Code::KeyExpired,
     Code::GroupArchived,
@@ -183,6 +190,9 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
         ApiOf::Operator => {
             if route.operator_path().is_some_and(|path| path.contains("{account}")) {
                 codes.push(Code::AccountNotFound);
+                if !route.method().is_safe() {
+                    codes.push(Code::AccountEnded);
+                }
             }
         }
         ApiOf::Management => {
@@ -190,7 +200,7 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
                 codes.push(Code::GroupKeyNotAllowed);
             }
             if !route.method().is_safe() {
-                codes.push(Code::ReadOnlyKey);
+                codes.extend([Code::ReadOnlyKey, Code::AccountReadOnly]);
             }
         }
     }

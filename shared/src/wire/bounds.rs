@@ -12,6 +12,8 @@ pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 pub const MAX_NOTE_CHARS: usize = 200;
 /// Maximum length of a payment's id in characters.
 pub const MAX_PAYMENT_ID_CHARS: usize = 128;
+/// Maximum length of the reason for a suspension, in characters: two sentences fit.
+pub const MAX_REASON_CHARS: usize = 200;
 /// Maximum length of an external id in Unicode code points.
 pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Largest limit of a key or a group.
@@ -45,6 +47,8 @@ pub const MAX_URL_CHARS: usize = 2048;
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key, computed on read.
 pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
+/// Statuses of an account.
+pub const ACCOUNT_STATUSES: [&str; 3] = ["active", "suspended", "closed"];
 /// Scopes of a management key.
 pub const SCOPES: [&str; 2] = ["full", "read"];
 /// Roles of a member.

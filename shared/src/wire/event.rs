@@ -10,9 +10,12 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 28] = [
+pub const EVENT_TYPES: [&str; 31] = [
     "account.created",
     "account.updated",
+    "account.suspended",
+    "account.restored",
+    "account.closed",
     "key.created",
     "key.updated",
     "key.rotated",

@@ -4,8 +4,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::bounds::{
-    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_NOTE_CHARS,
-    MAX_RATE, ROLES, SCOPES, STATUSES,
+    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE,
+    MAX_REASON_CHARS, ROLES, SCOPES, STATUSES,
 };
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
@@ -186,7 +186,7 @@ bounds! {
     Models = setting("models", Kind::Models, "Ids of the models that may be used; null for all.")
         .with_input("Models", "Prices are per million tokens.");
     RequestsPerMinute = setting("requests_per_minute", Kind::Count { max: MAX_RATE },
-        "Maximum number of requests per minute, as a token bucket: all of them at once, refilled evenly. Null for no limit.")
+        "Maximum number of requests per minute. All may come at once; the allowance then refills evenly. Null for no limit.")
         .with_input("Requests a minute", "");
     TokensPerMinute = setting("tokens_per_minute", Kind::Count { max: MAX_RATE },
         "Maximum number of tokens per minute, in prompts and answers; running answers may exceed it. Null for no limit.")
@@ -266,8 +266,8 @@ fields! {
         DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time since which no events are sent.");
         DisabledReason = answered("disabled_reason",
-            |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
-            "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");
+            |_| json_schema!({"enum": ["owner", "failing", "gone", "account_closed", null]}),
+            "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410; `account_closed` a day after the account was closed.");
     }
 }
 
@@ -279,6 +279,13 @@ fields! {
         ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
             "Your own id for the account, unique in the installation. It cannot be changed once it is set. Null for none.");
         Metadata = METADATA;
+    }
+}
+
+fields! {
+    /// A setting of a suspension.
+    SuspensionField {
+        Reason = setting("reason", Kind::Line { max: MAX_REASON_CHARS }, "Why the account is suspended. Its members see it.").required();
     }
 }
 
@@ -302,64 +309,6 @@ fields! {
 }
 
 fields! {
-    /// A member of a body that pays or refunds.
-    MoneyField {
-        PaymentId = setting("payment_id", Kind::PaymentId { or_null: false },
-            "Your own id of the payment or refund, unique in the account: it takes effect once, however often it is sent.").required();
-        Amount = setting("amount", Kind::Paid, "Amount in US dollars.").required();
-        Note = setting("note", Kind::Line { max: MAX_NOTE_CHARS }, "Note for people. The account's members see it.");
-        GroupId = setting("group_id", Kind::Group, "A group whose limit changes together with the account's credit; null for none.");
-        GroupExternalId = setting("group_external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
-            "The external id of the group, instead of `group_id`; null for none.");
-        Of = setting("of", Kind::PaymentId { or_null: true }, "The payment that is refunded; null for none. It must exist.");
-        Partial = setting("partial", Kind::Flag,
-            "Whether to take what there is if less than `amount` is neither used nor held. The rest is the answer's `shortfall`.");
-    }
-}
-
-/// Members of one kind of body that pays or refunds.
-pub trait MoneyBody: Fields {
-    fn field(self) -> MoneyField;
-}
-
-macro_rules! money_bodies {
-    ($($(#[$doc:meta])* $body:ident [$($field:ident)+])+) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            pub struct $body(MoneyField);
-
-            impl Fields for $body {
-                fn all() -> impl Iterator<Item = Self> {
-                    [$(Self(MoneyField::$field)),+].into_iter()
-                }
-
-                fn row(self) -> Field {
-                    self.0.row()
-                }
-            }
-
-            impl MoneyBody for $body {
-                fn field(self) -> MoneyField {
-                    self.0
-                }
-            }
-        )+
-    };
-}
-
-money_bodies! {
-    /// A payment into an account.
-    PaymentBody [PaymentId Amount Note GroupId GroupExternalId]
-    /// A refund from an account.
-    RefundBody [PaymentId Amount Of Partial Note GroupId GroupExternalId]
-    /// A payment into the wallet of the group in the path.
-    GroupPaymentBody [PaymentId Amount Note]
-    /// A refund from the wallet of the group in the path.
-    GroupRefundBody [PaymentId Amount Of Partial Note]
-}
-
-fields! {
     /// A setting of keys made in a group.
     DefaultField {
         ..Bound(Bound::lasting())
@@ -369,7 +318,7 @@ fields! {
     }
 }
 
-const fn setting(name: &'static str, kind: Kind, description: &'static str) -> Field {
+pub(super) const fn setting(name: &'static str, kind: Kind, description: &'static str) -> Field {
     Field { name, kind, description, input: None, is_fixed: false, is_required: false }
 }
 
@@ -390,7 +339,7 @@ impl Field {
         Self { is_fixed: true, ..self }
     }
 
-    const fn required(self) -> Self {
+    pub(super) const fn required(self) -> Self {
         Self { is_required: true, ..self }
     }
 }

@@ -41,6 +41,9 @@ pub enum OperatorEndpoint {
     CreateAccount,
     FetchAccount,
     UpdateAccount,
+    SuspendAccount,
+    RestoreAccount,
+    CloseAccount,
     ListManagementKeys,
     CreateManagementKey,
     FetchManagementKey,
@@ -61,6 +64,9 @@ impl OperatorEndpoint {
     pub(super) const fn method(self) -> Method {
         match self {
             Self::CreateAccount
+            | Self::SuspendAccount
+            | Self::RestoreAccount
+            | Self::CloseAccount
             | Self::CreateManagementKey
             | Self::InviteMember
             | Self::LinkMember
@@ -90,6 +96,9 @@ impl OperatorEndpoint {
             }
             Self::CreateAccount
             | Self::UpdateAccount
+            | Self::SuspendAccount
+            | Self::RestoreAccount
+            | Self::CloseAccount
             | Self::CreateManagementKey
             | Self::RevokeManagementKey
             | Self::InviteMember
@@ -114,6 +123,9 @@ pub struct AccountObject<'a> {
     pub name: &'a str,
     /// Your own id of the account.
     pub external_id: Option<&'a str>,
+    /// `active`, `suspended` (its API keys are refused) or `closed`.
+    #[schemars(extend("enum" = super::bounds::ACCOUNT_STATUSES))]
+    pub status: &'static str,
     /// Prepaid credit left, including held amounts.
     pub credit: NanoUsd,
     /// Part of the credit that requests in flight hold.
@@ -126,6 +138,12 @@ pub struct AccountObject<'a> {
     pub metadata: &'a BTreeMap<String, String>,
     /// Time of creation.
     pub created_at: Timestamp,
+    /// Time of the suspension; null for an active account.
+    pub suspended_at: Option<Timestamp>,
+    /// Why the account is suspended.
+    pub suspended_reason: Option<&'a str>,
+    /// Time of the closure; null for an open account.
+    pub closed_at: Option<Timestamp>,
 }
 
 /// An account with its totals.

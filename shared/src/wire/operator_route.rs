@@ -3,13 +3,15 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{
-    bounds::{MAX_LABEL_CHARS, MAX_PAYMENT_ID_CHARS},
+    bounds::{ACCOUNT_STATUSES, MAX_LABEL_CHARS, MAX_PAYMENT_ID_CHARS},
     event::{EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES},
-    field::{AccountField, ManagementKeyField, MemberField, PaymentBody, RefundBody},
+    field::{AccountField, ManagementKeyField, MemberField, SuspensionField},
+    money::{PaymentBody, RefundBody},
     noun::Reach,
     operator::{AccountObject, AccountTotals, ManagementKeyObject, MemberObject, OperatorEndpoint},
     path::{
-        ACCOUNT, ACCOUNTS, MANAGEMENT_KEYS, MEMBERS, OPERATOR_DESCRIPTION, OPERATOR_EVENTS, PAYMENTS, REFUNDS,
+        ACCOUNT, ACCOUNTS, CLOSE, MANAGEMENT_KEYS, MEMBERS, OPERATOR_DESCRIPTION, OPERATOR_EVENTS, PAYMENTS,
+        REFUNDS, RESTORE, SUSPEND,
     },
     reading::PaymentObject,
     route::{EXTERNAL_ID, Endpoint, METADATA, PAID, Parameter, Route, SchemaOf, parameter},
@@ -28,6 +30,10 @@ struct AccountChange;
 
 crate::schema!(AccountChange, "AccountChange", |schemas| settable::<AccountField>(schemas, false));
 
+struct SuspensionBody;
+
+crate::schema!(SuspensionBody, "Suspension", |schemas| settable::<SuspensionField>(schemas, true));
+
 struct ManagementKeyBody;
 
 crate::schema!(ManagementKeyBody, "NewManagementKey", |schemas| settable::<ManagementKeyField>(
@@ -38,13 +44,13 @@ struct NewMember;
 
 crate::schema!(NewMember, "NewMember", |schemas| settable::<MemberField>(schemas, true));
 
-struct NewPayment;
+struct PaymentRequest;
 
-crate::schema!(NewPayment, "NewPayment", |schemas| settable::<PaymentBody>(schemas, true));
+crate::schema!(PaymentRequest, "NewPayment", |schemas| settable::<PaymentBody>(schemas, true));
 
-struct NewRefund;
+struct RefundRequest;
 
-crate::schema!(NewRefund, "NewRefund", |schemas| settable::<RefundBody>(schemas, true));
+crate::schema!(RefundRequest, "NewRefund", |schemas| settable::<RefundBody>(schemas, true));
 
 /// The description of the operator API.
 struct Description;
@@ -52,6 +58,7 @@ struct Description;
 crate::schema!(Description, "Description", |_| json_schema!({"type": "object"}));
 
 const NAME: Parameter = parameter("name", |_| json_schema!({"type": "string", "maxLength": MAX_LABEL_CHARS}));
+const STATUS: Parameter = parameter("status", |_| json_schema!({"enum": ACCOUNT_STATUSES}));
 const TYPE: Parameter = parameter("type", |_| {
     let types: Vec<&str> = EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES).collect();
     json_schema!({"enum": types})
@@ -82,9 +89,9 @@ const fn below(route: Route, (id, unknown): (SchemaOf, Code), rest: &'static str
     Route { named: Some((id, unknown, rest)), ..route }
 }
 
-pub static OPERATOR_ROUTES: [Route; 18] = [
+pub static OPERATOR_ROUTES: [Route; 21] = [
     route::<List<AccountObject<'_>>>(OperatorEndpoint::ListAccounts, ACCOUNTS, "listAccounts", "Lists the accounts.")
-        .paged::<AccountObject<'_>>().by(&[EXTERNAL_ID, NAME, METADATA]),
+        .paged::<AccountObject<'_>>().by(&[STATUS, EXTERNAL_ID, NAME, METADATA]),
     Route {
         statuses: &[(200, &["Location"]), (201, &["Location", "Cache-Control"])],
         ..route::<AccountObject<'_>>(OperatorEndpoint::CreateAccount, ACCOUNTS, "createAccount",
@@ -96,6 +103,14 @@ pub static OPERATOR_ROUTES: [Route; 18] = [
     route::<AccountObject<'_>>(OperatorEndpoint::UpdateAccount, ACCOUNT, "updateAccount",
         "Changes an account: absent members stay, null clears (RFC 7396). The `external_id` can be set once.")
         .taking::<AccountChange>().refusing(&[Code::ExternalIdTaken]),
+    route::<AccountObject<'_>>(OperatorEndpoint::SuspendAccount, SUSPEND, "suspendAccount",
+        "Suspends an account: its API keys are refused from the next request on, and only operators change it.")
+        .taking::<SuspensionBody>(),
+    route::<AccountObject<'_>>(OperatorEndpoint::RestoreAccount, RESTORE, "restoreAccount",
+        "Makes a suspended account active again."),
+    route::<AccountObject<'_>>(OperatorEndpoint::CloseAccount, CLOSE, "closeAccount",
+        "Closes a suspended account permanently. Its credit and what is held must be 0.")
+        .refusing(&[Code::AccountHasMoney, Code::AccountNotSuspended]),
     route::<List<ManagementKeyObject<'_>>>(OperatorEndpoint::ListManagementKeys, MANAGEMENT_KEYS,
         "listManagementKeys", "Lists the management keys of an account, including revoked ones.")
         .paged::<ManagementKeyObject<'_>>(),
@@ -128,7 +143,7 @@ pub static OPERATOR_ROUTES: [Route; 18] = [
         statuses: PAID,
         ..route::<PaymentObject<'_>>(OperatorEndpoint::Pay, PAYMENTS, "pay",
             "Adds a payment to the account's credit, and to a group's limit if one is named. Sent again, it answers 200 with the same payment.")
-            .taking::<NewPayment>()
+            .taking::<PaymentRequest>()
             .refusing(&[Code::PaymentDiffers, Code::PaymentAboveMaximum, Code::GroupNotFound, Code::GroupHasNoLimit,
                 Code::ArchivedGroup])
     },
@@ -138,7 +153,7 @@ pub static OPERATOR_ROUTES: [Route; 18] = [
         statuses: PAID,
         ..route::<PaymentObject<'_>>(OperatorEndpoint::Refund, REFUNDS, "refund",
             "Takes back credit that is neither used nor held. Sent again, it answers 200 with the same refund.")
-            .taking::<NewRefund>()
+            .taking::<RefundRequest>()
             .refusing(&[Code::PaymentDiffers, Code::CreditTooLow, Code::PaymentNotFound, Code::GroupNotFound,
                 Code::GroupHasNoLimit])
     },

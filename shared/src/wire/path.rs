@@ -24,6 +24,12 @@ pub const OPERATOR: &str = "/v1/operator/{*rest}";
 pub const ACCOUNTS: &str = "/v1/operator/accounts";
 /// Path of an account, with the account in place of `{account}`.
 pub const ACCOUNT: &str = "/v1/operator/accounts/{account}";
+/// Path that suspends an account.
+pub const SUSPEND: &str = "/v1/operator/accounts/{account}/suspend";
+/// Path that restores a suspended account.
+pub const RESTORE: &str = "/v1/operator/accounts/{account}/restore";
+/// Path that closes a suspended account.
+pub const CLOSE: &str = "/v1/operator/accounts/{account}/close";
 /// Path of the management keys of an account.
 pub const MANAGEMENT_KEYS: &str = "/v1/operator/accounts/{account}/management_keys";
 /// Path of the members of an account.

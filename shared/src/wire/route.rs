@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{
     bounds::{MAX_EXTERNAL_ID_CHARS, STATUSES},
     event::{EVENT_TYPES, EventObject},
-    field::{GroupPaymentBody, GroupRefundBody},
+    money::{GroupPaymentBody, GroupRefundBody},
     noun::{Noun, Reach},
     operator::{OperatorEndpoint, OperatorScope},
     path::{ACCOUNT, CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
@@ -120,7 +120,7 @@ const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
     let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
-        `user` and `upstream` cover the whole account and combine only with `day`.";
+        Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
     let pattern = "^(day|hour|key|group|top_group|model|user|upstream)\
         (,(day|hour|key|group|top_group|model|user|upstream))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
@@ -279,13 +279,13 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
 /// Statuses of a payment or refund: 201 when it takes effect, and 200 when it is repeated.
 pub(super) const PAID: &[(u16, &[&str])] = &[(200, &[]), (201, &["Cache-Control"])];
 
-struct NewGroupPayment;
+struct GroupPaymentRequest;
 
-crate::schema!(NewGroupPayment, "NewGroupPayment", |schemas| settable::<GroupPaymentBody>(schemas, true));
+crate::schema!(GroupPaymentRequest, "NewGroupPayment", |schemas| settable::<GroupPaymentBody>(schemas, true));
 
-struct NewGroupRefund;
+struct GroupRefundRequest;
 
-crate::schema!(NewGroupRefund, "NewGroupRefund", |schemas| settable::<GroupRefundBody>(schemas, true));
+crate::schema!(GroupRefundRequest, "NewGroupRefund", |schemas| settable::<GroupRefundBody>(schemas, true));
 
 pub static ROUTES: [Route; 29] = [
     list::<KeyObject>("listApiKeys", "Lists the API keys, including revoked ones.")
@@ -334,14 +334,14 @@ pub static ROUTES: [Route; 29] = [
         refuses: &[Code::PaymentDiffers, Code::GroupHasNoLimit, Code::ArchivedGroup],
         ..Route::new::<PaymentObject<'_>>(Endpoint::PayGroup, "payGroup",
             "Raises a group's limit by a payment, out of the account's credit. Sent again, it answers 200 with the same payment.")
-            .below::<GroupObject>("/payments").taking::<NewGroupPayment>()
+            .below::<GroupObject>("/payments").taking::<GroupPaymentRequest>()
     },
     Route {
         statuses: PAID,
         refuses: &[Code::PaymentDiffers, Code::GroupHasNoLimit, Code::CreditTooLow, Code::PaymentNotFound],
         ..Route::new::<PaymentObject<'_>>(Endpoint::RefundGroup, "refundGroup",
             "Lowers a group's limit by what is neither used nor held. Sent again, it answers 200 with the same refund.")
-            .below::<GroupObject>("/refunds").taking::<NewGroupRefund>()
+            .below::<GroupObject>("/refunds").taking::<GroupRefundRequest>()
     },
     list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
     // A repeated request gets `not found` if the webhook has been removed in the meantime.

@@ -4,6 +4,7 @@ mod acts;
 mod api;
 mod attacks;
 mod pages;
+mod standing;
 
 use serde_json::Value;
 use tests::harness::{Answer, Browser, Stack};

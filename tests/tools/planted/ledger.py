@@ -3,6 +3,7 @@
 LEDGER = "key-service/domain/src/ledger.rs"
 PAID = "key-service/domain/src/ledger/paid.rs"
 STATE = "key-service/domain/src/ledger/state.rs"
+STANDING = "key-service/domain/src/ledger/standing.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
 RATE = "key-service/domain/src/ledger/rate.rs"
@@ -33,6 +34,8 @@ REDIS = "key-service/records/src/redis.rs"
 SEQUENCES = "key-service/store/src/store/sequences.rs"
 CONNECTION = "key-service/records/src/redis/connection.rs"
 FAILOVER = "key-service/records/src/redis/failover.rs"
+CLAIMS = "key-service/store/src/store/accounts/claims.rs"
+CHANGED_STANDING = "key-service/store/src/store/accounts/standing.rs"
 HOLDERS = "key-service/store/src/store/spending/holders.rs"
 IDEMPOTENCY = "key-service/store/src/store/idempotency.rs"
 WATERMARK = "key-service/records/src/redis/watermark.rs"
@@ -158,6 +161,24 @@ FAULTS = {
         ("a revoked key shows a grace", KEY,
          "self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())", "self.spend.rotation.grace(now)",
          "rotation::a_revocation_ends_both_credentials"),
+        ("a suspended account spends", FUNDS,
+         "        self.account.may_spend()?;\n", "",
+         "standing::a_suspended_account_spends_nothing_more_and_is_billed_what_it_held"),
+        ("a stream of a suspended account goes on", FUNDS,
+         "if let Some(standing) = self.account.standing {", "if let Some(standing) = self.account.standing.filter(|_| false) {",
+         "standing::a_suspended_account_spends_nothing_more_and_is_billed_what_it_held"),
+        ("an account with credit is closed", STANDING,
+         "if credit != NanoUsd::ZERO || held != NanoUsd::ZERO {", "if held != NanoUsd::ZERO {",
+         "standing::only_a_suspended_account_without_money_is_closed_and_then_for_good"),
+        ("an active account is closed", STANDING,
+         "self.standing.ok_or(StandingRefused::Active)?", "self.standing.unwrap_or(Standing { suspended_at: now, closed_at: None })",
+         "standing::only_a_suspended_account_without_money_is_closed_and_then_for_good"),
+        ("a closed account is restored", STANDING,
+         "            Some(standing) if standing.is_closed() => Err(StandingRefused::Closed),\n            Some(_) | None => Ok(",
+         "            Some(_) | None => Ok(", "standing::only_a_suspended_account_without_money_is_closed_and_then_for_good"),
+        ("a closed account takes a deposit", PAID,
+         "if !is_refund && state.account.standing.is_some_and(|standing| standing.is_closed()) {", "if false {",
+         "standing::a_suspended_account_takes_deposits_and_a_closed_one_none"),
         ("keys of an archived parent may spend", FUNDS,
          "self.groups.iter().flatten().any(|(_, group)", "self.groups.iter().take(1).flatten().any(|(_, group)",
          "chain::an_archived_group_refuses_its_keys_and_those_of_child_groups"),
@@ -365,7 +386,7 @@ FAULTS = {
     ],
     "key-service-ledger": [
         ("a wallet is written as if every program knew it", FORMS,
-         "if is_paid { PAID } else { FORM }", "if is_paid && false { PAID } else { FORM }",
+         "wallet.is_some() || refund.is_some()", "false && (wallet.is_some() || refund.is_some())",
          "form::tests::records_with_a_wallet_or_a_refund_have_the_later_form_and_no_others"),
         ("house-keeping believes one look at the clock", STEADY,
          "Some(later.fold(now, Timestamp::min))", "{ let _ = later; Some(now) }",
@@ -450,6 +471,20 @@ FAULTS = {
         ("an account has no holds while its part of the list of holders is away", HOLDERS,
          "layout::holders(account).take(PARTS_TRIED)", "layout::holders(account).take(PARTS_TRIED / PARTS_TRIED)",
          "suite::outage::tests::an_account_has_holds_and_is_listed_elsewhere_while_its_part_of_the_list_is_away"),
+        ("a program that does not know of suspensions forgets one", FORMS,
+         "money.standing.is_some()\n", "false && money.standing.is_some()\n",
+         "an_account_with_a_standing_is_refused_by_programs_that_do_not_know_of_it"),
+        ("a suspension leaves no event", CHANGED_STANDING,
+         "            change.event(act.event(0, None, None, kind));\n", "            let _ = kind;\n",
+         "a_suspension_holds_from_its_answer_on_and_each_change_leaves_one_event"),
+        ("an external id makes an account for each call", CLAIMS,
+         "Some(taken) if stale.as_ref() != Some(&taken) => Ok(taken),", "Some(taken) if stale.as_ref() == Some(&taken) => Ok(taken),",
+         "an_external_id_makes_one_account_however_many_ask_at_once"),
+        ("an account gets the external id of another one", CLAIMS,
+         "if claim.account != account {", "if false {", "an_account_takes_one_external_id_that_no_other_has"),
+        ("a refused change of an account claims its external id", CLAIMS,
+         "            if !metadata.fits(&found.labels.metadata, act.at) {", "            if false {",
+         "a_refused_change_claims_no_external_id"),
         ("an idempotency key serves another request too", IDEMPOTENCY,
          "Some(earlier) if earlier.request != attempt.request => {", "Some(_) if false => {",
          "an_idempotency_key_makes_one_key"),

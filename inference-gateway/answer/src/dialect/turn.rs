@@ -175,8 +175,7 @@ impl Turn {
 
     /// Opens the next waiting block as soon as the open one is complete.
     fn advance(&mut self, writer: &mut dyn TurnWriter, out: &mut BytesMut) {
-        // A call opens with its first arguments, since its name may continue until then.
-        while self.waiting.front().is_some_and(|next| !next.is_call() || !next.waiting.is_empty()) {
+        while self.waiting.front().is_some_and(TurnLane::may_open) {
             if !self.may_close() {
                 return;
             }
@@ -268,6 +267,13 @@ impl TurnLane {
 
     fn is_call(&self) -> bool {
         matches!(self.block.content, BlockContent::Call { .. })
+    }
+
+    /// Returns whether the block may open. A call opens with its first arguments, since its name may continue until
+    /// then, and not before it has a name, which some servers send later.
+    fn may_open(&self) -> bool {
+        let is_nameless = matches!(&self.block.content, BlockContent::Call { name, .. } if name.is_empty());
+        !self.is_call() || !is_nameless && !self.waiting.is_empty()
     }
 
     /// Takes a piece of a call's arguments.

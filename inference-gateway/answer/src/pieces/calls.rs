@@ -100,14 +100,14 @@ impl Calls {
 
 impl SentCall {
     /// Returns whether a piece with this id and name begins another call. A new id alone does not, since some servers
-    /// make up an id for every piece. Without ids, a name after arguments begins another call.
+    /// make up an id for every piece. Without ids, a second name after arguments begins another call.
     fn is_another(&self, id: &str, name: &str) -> bool {
         let differs = if self.id.is_empty() {
             id.is_empty() && self.has_arguments
         } else {
             self.id != id && !id.is_empty()
         };
-        differs && !name.is_empty()
+        differs && !name.is_empty() && !self.name.is_empty()
     }
 }
 
@@ -136,7 +136,8 @@ impl ToolCall<'_> {
         put(out, "}");
     }
 
-    /// Writes a piece of a call: its index, and members not sent before.
+    /// Writes a piece of a call: its index, its arguments, and members not sent before. As from OpenAI, every piece has
+    /// a function with arguments, which many clients read without asking.
     pub(crate) fn write_piece(
         &self,
         piece: &ToolCallDelta,
@@ -154,19 +155,15 @@ impl ToolCall<'_> {
             }
             put(out, r#","type":"function""#);
         }
-        if self.name.is_some() || self.arguments.is_some() {
-            put(out, r#","function":{"#);
-            let name = self.name.filter(|_| piece.name_is_new);
-            if let Some(name) = name {
-                put(out, r#""name":"#);
-                name.write(out);
-            }
-            if let Some(arguments) = self.arguments() {
-                put(out, if name.is_some() { r#","arguments":"# } else { r#""arguments":"# });
-                arguments.write(out);
-            }
-            put(out, "}");
+        put(out, r#","function":{"#);
+        if let Some(name) = self.name.filter(|_| piece.name_is_new) {
+            put(out, r#""name":"#);
+            name.write(out);
+            put(out, ",");
         }
+        put(out, r#""arguments":"#);
+        self.arguments().unwrap_or(RawString::EMPTY).write(out);
+        put(out, "}");
         if let Some(signature) = signature {
             put_call_signature(signature, out);
         }

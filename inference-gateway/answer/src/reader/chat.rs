@@ -75,7 +75,7 @@ impl ChatReader {
                 Ok(Event::Failed(error, chunk))
             };
         }
-        let raw: RawChunk<'_> = from_slice(payload)?;
+        let raw = from_slice::<RawChunk<'_>>(payload)?.unwrapped();
         let mut out = Pieces::default();
         if raw.is_failure(&mut out) {
             let chunk = Chunk::new(Vec::new(), raw.usage, raw.timings);
@@ -269,10 +269,12 @@ fn add_message<'a>(message: RawMessage<'a>, index: usize, out: &mut Pieces<'a>) 
 fn read_call<'a>(call: RawCall<'a>, out: &mut Pieces<'a>) -> Result<ToolCall<'a>, Nonsense> {
     let function = call.function.object().unwrap_or_default();
     let arguments = function.arguments.or(call.arguments);
+    // Some proxies write an absent id or name as a word.
+    let told = |text: Option<RawString<'a>>| text.filter(|text| text.inner() != "null");
     Ok(ToolCall {
         index: number(call.index),
-        id: short(call.id)?,
-        name: short(function.name.or(call.name))?,
+        id: told(short(call.id)?),
+        name: told(short(function.name.or(call.name))?),
         arguments: arguments.and_then(|arguments| CallArguments::read(arguments, &mut out.odd)),
         extra_content: call.extra_content,
     })

@@ -12,6 +12,10 @@ use super::{
 
 /// Maximum number of payloads found within one: as many chunks as fit in the longest payload.
 const MOST_FOUND: usize = 1 << 16;
+/// Maximum number of events in one line that were cut off by the next one.
+const MOST_CUT: usize = 16;
+/// What the line of an event's payload begins with.
+const FIELD: &str = "data:";
 /// Numbers that Python writes and JSON does not have.
 const NO_NUMBERS: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 /// Characters that may follow a backslash.
@@ -19,13 +23,13 @@ const ESCAPED: &str = "\"\\/bfnrtu";
 
 impl Payload {
     /// Finds the payloads within a payload that cannot be read: several in a row, one with numbers or control
-    /// characters that JSON does not have, one with bytes that are not UTF-8, or one that repeats members. Returns none
-    /// if only the payload itself is found.
+    /// characters that JSON does not have, one with bytes that are not UTF-8, one that repeats members, or one that
+    /// follows an incomplete payload in the same line. Returns none if only the payload itself is found.
     pub(super) fn repaired(&self) -> Vec<Self> {
         let (Self::Whole(data) | Self::Body(data)) = self else { return Vec::new() };
         let text = String::from_utf8_lossy(data);
         let text = valid(text.trim_ascii());
-        let mut found = Vec::new();
+        let (mut found, mut cut) = (Vec::new(), 0);
         let mut rest = &*text;
         while !rest.is_empty() && found.len() < MOST_FOUND {
             if let Some(behind) = rest.strip_prefix(DONE) {
@@ -34,9 +38,14 @@ impl Payload {
                 continue;
             }
             let mut values = serde_json::Deserializer::from_str(rest).into_iter::<&RawValue>();
-            let Some(Ok(value)) = values.next() else { break };
-            found.push(value.get());
-            rest = rest[values.byte_offset()..].trim_ascii_start();
+            if let Some(Ok(value)) = values.next() {
+                found.push(value.get());
+                rest = rest[values.byte_offset()..].trim_ascii_start();
+                continue;
+            }
+            cut += 1;
+            let Some(next) = event_behind(rest).filter(|_| cut <= MOST_CUT) else { break };
+            rest = next;
         }
         match &found[..] {
             [whole] if whole.as_bytes() == data.trim_ascii() => {
@@ -61,6 +70,14 @@ impl Payload {
             Self::Whole(_) | Self::TooLong(_) => Self::Whole(data),
         }
     }
+}
+
+/// Returns the payload of an event that follows an incomplete one in the same line.
+fn event_behind(incomplete: &str) -> Option<&str> {
+    let behind =
+        incomplete.match_indices(FIELD).map(|(at, _)| incomplete[at + FIELD.len()..].trim_ascii_start());
+    // Within a text, the quotation mark would be escaped.
+    behind.into_iter().find(|behind| behind.starts_with("{\"") || behind.starts_with(DONE))
 }
 
 /// Replaces what strict parsers refuse: numbers that JSON does not have become null, control characters in strings
@@ -131,6 +148,12 @@ mod tests {
             (b"{\"a\":\"\xff\"}", &["{\"a\":\"\u{fffd}\"}"]),
             (b"{\"a\":1} trailing", &["{\"a\":1}"]),
             (b"2026-11-28T00:00:00Z", &[]),
+            (b"{\"a\":1,\"chdata: {\"a\":2}", &["{\"a\":2}"]),
+            (
+                b"{\"a\":1}data: {\"adata:{\"b\":2}\n{\"c\":3data: [DONE]",
+                &["{\"a\":1}", "{\"b\":2}", "[DONE]"],
+            ),
+            (b"{\"a\":\"data: {\\\"b\\\":2}", &[]),
             (b"{\"a\":", &[]),
             (b"null", &[]),
             (b"{\"a\":1}", &[]),

@@ -94,7 +94,7 @@ pub struct OperatorRights {
 pub enum OperatorForbidden {
     /// The key does not work from this address.
     Network,
-    /// The key has none of the scopes that the route needs.
+    /// The route needs a scope that the key does not have.
     Scope,
 }
 

@@ -1,10 +1,10 @@
 use shared::{
-    ids::GroupId,
+    ids::{DepositId, GroupId},
     wire::{EVENT_TYPES, OPERATOR_EVENT_TYPES, Value},
 };
 
 use super::*;
-use crate::ledger::histories::key;
+use crate::{ledger::histories::key, payment::PaymentId};
 
 const AT: Timestamp = Timestamp::from_millis(1_795_400_000_123);
 
@@ -12,6 +12,29 @@ fn act() -> Act {
     let name = "deploy \"it\"\n".to_owned();
     let actor = Actor::ManagementKey { id: ManagementKeyId::new(AT, [1; 10]), name };
     Act { actor, at: AT, chance: [7; 10] }
+}
+
+/// Returns an event of each type about payments and refunds.
+fn payments(amount: NanoUsd, shortfall: NanoUsd) -> [EventKind; 4] {
+    let (deposit_id, group_id) = (DepositId::new(AT, [4; 10]), Some(GroupId::new(AT, [5; 10])));
+    let (note, id) = ("Invoice 7".to_owned(), |text| PaymentId::parse(text));
+    let paid =
+        PaymentMade { deposit_id, amount, note: String::new(), payment_id: id("pay_8"), group_id: None };
+    let refunded = RefundMade {
+        deposit_id,
+        amount,
+        shortfall,
+        of: None,
+        note: "too much".into(),
+        payment_id: id("re_8"),
+        group_id: None,
+    };
+    [
+        EventKind::GroupPaid(paid.clone()),
+        EventKind::GroupRefunded(refunded.clone()),
+        EventKind::CreditAdded(PaymentMade { note, group_id, ..paid }),
+        EventKind::CreditRefunded(RefundMade { of: id("pay_7"), group_id, ..refunded }),
+    ]
 }
 
 #[test]
@@ -26,9 +49,13 @@ fn every_type_of_event_reads_back_what_it_writes() {
     let changes =
         vec![change("label", "", "{\"a\": [1]}"), Change::new("limit", &Value::Null, &Value::Amount(amount))];
     let name = || "Ann".to_owned();
+    let [group_paid, group_refunded, credit_added, credit_refunded] = payments(amount, used);
     let kinds = [
         EventKind::AccountCreated { name: name() },
         EventKind::AccountUpdated { changes: changes.clone() },
+        EventKind::AccountSuspended { reason: "unpaid".into() },
+        EventKind::AccountRestored {},
+        EventKind::AccountClosed {},
         EventKind::KeyCreated { changes: changes.clone() },
         EventKind::KeyUpdated { changes: changes.clone() },
         EventKind::KeyRotated { previous_key_expires_at: Some(AT) },
@@ -38,38 +65,12 @@ fn every_type_of_event_reads_back_what_it_writes() {
         EventKind::GroupCreated { changes: Vec::new() },
         EventKind::GroupUpdated { changes },
         EventKind::GroupArchived {},
-        EventKind::GroupPaid {
-            deposit_id: DepositId::new(AT, [4; 10]),
-            amount,
-            note: String::new(),
-            payment_id: PaymentId::parse("pay_8"),
-        },
-        EventKind::GroupRefunded {
-            deposit_id: DepositId::new(AT, [4; 10]),
-            amount,
-            shortfall: used,
-            of: None,
-            note: "too much".into(),
-            payment_id: PaymentId::parse("re_8"),
-        },
+        group_paid,
+        group_refunded,
         EventKind::GroupThresholdReached(threshold(MoneyBound::Week)),
         EventKind::GroupLimitReached(threshold(MoneyBound::Month)),
-        EventKind::CreditAdded {
-            deposit_id: DepositId::new(AT, [4; 10]),
-            amount,
-            note: "Invoice 7".into(),
-            payment_id: PaymentId::parse("pay_7"),
-            group_id: Some(GroupId::new(AT, [5; 10])),
-        },
-        EventKind::CreditRefunded {
-            deposit_id: DepositId::new(AT, [4; 10]),
-            amount,
-            shortfall: used,
-            of: PaymentId::parse("pay_7"),
-            note: String::new(),
-            payment_id: PaymentId::parse("re_7"),
-            group_id: None,
-        },
+        credit_added,
+        credit_refunded,
         EventKind::CreditThresholdReached(threshold(MoneyBound::Credit)),
         EventKind::CreditExhausted(threshold(MoneyBound::Credit)),
         EventKind::ManagementKeyCreated {

@@ -14,6 +14,8 @@ use crate::ledger::{PaidTo, PaymentTerms};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentRefused {
     NoAccount,
+    /// A closed account takes no payments.
+    AccountClosed,
     /// The amount is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     BadAmount,
     /// The group's limit would exceed [`MAX_LIMIT`].
@@ -37,6 +39,7 @@ impl fmt::Display for PaymentRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAccount => f.write_str("there is no such account"),
+            Self::AccountClosed => f.write_str("the account is closed"),
             Self::BadAmount => {
                 write!(f, "the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)
             }
@@ -72,6 +75,7 @@ impl PaymentRefused {
     const fn code(self) -> (Code, &'static str) {
         match self {
             Self::NoAccount => (Code::AccountNotFound, "account"),
+            Self::AccountClosed => (Code::AccountEnded, "account"),
             Self::BadAmount | Self::LimitTooHigh => (Code::DecimalAboveMaxValue, "amount"),
             Self::GroupNotFound => (Code::GroupNotFound, "group_id"),
             Self::GroupArchived => (Code::ArchivedGroup, "group_id"),

@@ -6,7 +6,9 @@ use shared::{
     wire::MAX_METADATA,
 };
 
-/// Reason why an account was not opened, changed or found.
+use crate::ledger::StandingRefused;
+
+/// Reason why an account was not created, changed or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegistryRefused {
     NotFound,
@@ -20,6 +22,10 @@ pub enum RegistryRefused {
     ExternalIdFixed,
     /// The metadata would have too many names.
     TooMuchMetadata,
+    /// The reason for a suspension is empty, surrounded by spaces, or contains invisible characters.
+    BadReason,
+    /// The account cannot be suspended, restored or closed now.
+    Standing(StandingRefused),
 }
 
 impl From<RegistryRefused> for ApiError {
@@ -45,6 +51,26 @@ impl From<RegistryRefused> for ApiError {
                 let says = format!("`metadata` would have more than {MAX_METADATA} members.");
                 Self::at(Code::ObjectAboveMaxProperties, "metadata", says)
             }
+            RegistryRefused::BadReason => {
+                let says = "`reason` must be visible characters, without spaces around them.";
+                Self::at(Code::InvalidValue, "reason", says)
+            }
+            RegistryRefused::Standing(StandingRefused::Closed) => closed(),
+            RegistryRefused::Standing(StandingRefused::Active) => {
+                Self::new(Code::AccountNotSuspended, "Suspend the account before you close it.")
+            }
+            RegistryRefused::Standing(StandingRefused::HasMoney { credit, held }) => {
+                let says = format!(
+                    "Close the account once it has no credit and nothing is held. It has {credit} USD, and {held} USD \
+                     are held."
+                );
+                Self::new(Code::AccountHasMoney, says)
+            }
         }
     }
+}
+
+/// Returns the error for a change in a closed account.
+pub fn closed() -> ApiError {
+    ApiError::new(Code::AccountEnded, "The account is closed.")
 }

@@ -187,7 +187,8 @@ pub enum Outcome {
     },
     Extended {
         amount: NanoUsd,
-        /// Set if the key has been revoked or disabled in the meantime, or its group archived: nothing more is held.
+        /// Set if the key has been revoked or disabled in the meantime, its account suspended, or its group archived:
+        /// nothing more is held.
         revoked_by: Option<Refusal>,
     },
     Captured(Settlement),
@@ -215,6 +216,8 @@ pub enum Refused {
     /// The account does not have the key, or the key no longer accepts the credential.
     UnknownKey,
     Revoked,
+    AccountSuspended,
+    AccountClosed,
     KeyDisabled,
     KeyExpired,
     /// The key's group or its parent is archived.
@@ -266,6 +269,8 @@ impl Refused {
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),
+            Self::AccountSuspended => Some(Refusal::AccountSuspended),
+            Self::AccountClosed => Some(Refusal::AccountClosed),
             Self::KeyDisabled => Some(Refusal::KeyDisabled),
             Self::KeyExpired => Some(Refusal::KeyExpired),
             Self::GroupArchived => Some(Refusal::GroupArchived),

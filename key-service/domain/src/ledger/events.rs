@@ -9,12 +9,12 @@ use shared::{
 };
 
 use crate::{
-    event::{Actor, Event, EventKind, MoneyBound, Threshold},
+    event::{Actor, Event, EventKind, MoneyBound, PaymentMade, RefundMade, Threshold},
     ledger::{
         bounds::{Budget, Window},
         command::{Command, Level, NewHold, Refused},
         funds::NANO,
-        record::{Deposited, PaidTo, Record},
+        record::{Deposited, Record},
         state::{Account, LastDeposit, State},
     },
 };
@@ -331,16 +331,21 @@ fn deposited(command: &Command, of: &Deposited, at: Timestamp) -> Option<Event> 
     let (amount, shortfall) = (NanoUsd::from_nanos(of.change().nanos().saturating_abs()), of.shortfall());
     let payment_id = of.payment.as_ref().map(|payment| payment.id.clone());
     let refund_of = of.refund.as_ref().map(|refund| refund.of.clone());
-    let kind = match (to, refund_of) {
-        (PaidTo::Account | PaidTo::Both(_), None) => {
-            EventKind::CreditAdded { deposit_id, amount, note, payment_id, group_id }
+    // An event about a wallet alone names the group itself.
+    let named = group_id.filter(|_| to.changes_credit());
+    let kind = match refund_of {
+        None => {
+            let paid = PaymentMade { deposit_id, amount, note, payment_id, group_id: named };
+            if to.changes_credit() { EventKind::CreditAdded(paid) } else { EventKind::GroupPaid(paid) }
         }
-        (PaidTo::Account | PaidTo::Both(_), Some(of)) => {
-            EventKind::CreditRefunded { deposit_id, amount, shortfall, of, note, payment_id, group_id }
-        }
-        (PaidTo::Wallet(_), None) => EventKind::GroupPaid { deposit_id, amount, note, payment_id },
-        (PaidTo::Wallet(_), Some(of)) => {
-            EventKind::GroupRefunded { deposit_id, amount, shortfall, of, note, payment_id }
+        Some(of) => {
+            let refunded =
+                RefundMade { deposit_id, amount, shortfall, of, note, payment_id, group_id: named };
+            if to.changes_credit() {
+                EventKind::CreditRefunded(refunded)
+            } else {
+                EventKind::GroupRefunded(refunded)
+            }
         }
     };
     let id = EventId::new(at, *id.as_bytes().last_chunk()?);

@@ -31,7 +31,7 @@ use shared::{
 };
 
 pub use self::world::{Trail, World};
-use super::{BoundsPatch, Command, Level, NewHold, Outcome, PaidTo, Progress, Refused};
+use super::{BoundsPatch, Command, Level, NewHold, Outcome, PaidTo, Progress, Refused, StandingAct};
 
 /// Number of existing accounts. The next number names an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
@@ -68,6 +68,8 @@ pub enum Step {
     UpdateGroup(AccountId, GroupId, GroupPatch),
     /// The owner archives a group.
     Archive(AccountId, GroupId),
+    /// An operator suspends, restores or closes an account.
+    Stand(AccountId, StandingAct),
     /// The clock changes.
     Clock(Clock),
 }
@@ -188,6 +190,16 @@ fn step() -> impl Strategy<Value = Step> {
         4 => new_credential().prop_map(Step::Rotate),
         6 => (group(), group_patch()).prop_map(|((a, g), patch)| Step::UpdateGroup(a, g, patch)),
         1 => group().prop_map(|(a, g)| Step::Archive(a, g)),
+        3 => (0..ACCOUNTS, standing()).prop_map(|(a, act)| Step::Stand(account(a), act)),
+    ]
+}
+
+/// Generates few suspensions, so that most commands of a history are not refused.
+fn standing() -> impl Strategy<Value = StandingAct> {
+    prop_oneof![
+        6 => Just(StandingAct::Suspend("unpaid".to_owned())),
+        20 => Just(StandingAct::Restore),
+        1 => Just(StandingAct::Close),
     ]
 }
 

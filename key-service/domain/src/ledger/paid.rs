@@ -70,6 +70,9 @@ pub(super) fn apply(
         Record::Open(_) | Record::Closed(_) => return Ok((state, Outcome::Gone)),
     }
     let PaymentTerms { amount, to, is_refund } = asked.terms;
+    if !is_refund && state.account.standing.is_some_and(|standing| standing.is_closed()) {
+        return Err(Refused::AccountClosed);
+    }
     if amount <= NanoUsd::ZERO {
         return Err(Refused::BadDeposit);
     }

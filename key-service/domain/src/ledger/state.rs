@@ -9,6 +9,7 @@ use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
 use super::{
     bounds::{BoundsPatch, Budget},
     record::{Payer, Record},
+    standing::Standing,
 };
 
 /// How far ahead of the clock a bill's time may be, so that it does not precede the previous bill.
@@ -32,6 +33,9 @@ pub struct Account {
     /// Time of the journal's last entry. Later entries do not have earlier times, unless a clock was far ahead.
     #[n(4)]
     pub billed_at: Option<Timestamp>,
+    /// Whether the account is suspended or closed; `None` while it is active.
+    #[n(5)]
+    pub standing: Option<Standing>,
 }
 
 impl Account {

@@ -7,6 +7,7 @@ mod properties;
 mod raises;
 mod rates;
 mod rotation;
+mod standing;
 mod thresholds;
 mod windows;
 
@@ -95,6 +96,10 @@ fn checks_are_made_in_their_order() {
     assert_eq!(book.run(&check), Err(Refused::KeyExpired));
     book.key_mut().disabled = true;
     assert_eq!(book.run(&check), Err(Refused::KeyDisabled));
+    book.stand(&StandingAct::Suspend("unpaid".into())).unwrap();
+    assert_eq!(book.run(&check), Err(Refused::AccountSuspended));
+    book.stand(&StandingAct::Close).unwrap();
+    assert_eq!(book.run(&check), Err(Refused::AccountClosed));
     book.key_mut().revoked_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::Revoked));
     let unknown =

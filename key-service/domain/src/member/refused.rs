@@ -24,6 +24,8 @@ pub enum MemberRefused {
     /// The account already has the maximum number of members.
     #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
     TooMany,
+    #[error("this account is closed")]
+    AccountClosed,
     /// The idempotency key was used with a different request.
     #[error("this idempotency key was used with a different request; choose a new one")]
     Reused,

@@ -17,7 +17,11 @@ use crate::{
     body,
     error::read_error,
     listing,
-    query::{self, Filtered, Query, external_id},
+    query::{self, Filtered, Query, external_id, invalid},
+};
+use domain::{
+    ledger::{AccountStatus, StandingAct},
+    settings::Suspension,
 };
 use key_service_management::accounts::registry::AccountFilter;
 use key_service_objects::{Shown as _, account_object};
@@ -26,7 +30,11 @@ use key_service_store::store::{AccountSummary, operators};
 impl Filtered for AccountSummary {
     fn filter(query: &Query<'_>) -> Result<AccountFilter, ApiError> {
         let (name, external_id) = (query.text("name")?, external_id(query)?);
-        Ok(AccountFilter { name, external_id, metadata: query.metadata()? })
+        let status = query.one("status")?.map(|text| {
+            let bad = || invalid("status", "`status` must be `active`, `suspended` or `closed`.");
+            AccountStatus::parse(text).ok_or_else(bad)
+        });
+        Ok(AccountFilter { name, external_id, metadata: query.metadata()?, status: status.transpose()? })
     }
 }
 
@@ -70,10 +78,36 @@ pub(crate) async fn fetch(
 
 pub(crate) async fn update(
     State(api): State<Api>,
-    OfAccount { account, governor }: OfAccount,
+    OfAccount { account, governor, .. }: OfAccount,
     request: Request,
 ) -> Result<Response, ApiError> {
     let change = body::read_patch(request).await?;
     let changed = api.management.update_account(account.id, change, governor.actor).await?;
     Ok(ok(&changed.shown(api.clock.now())))
+}
+
+pub(crate) async fn suspend(
+    State(api): State<Api>,
+    account: OfAccount,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Suspension { reason } = body::read_draft(request).await?;
+    stand(&api, account, StandingAct::Suspend(reason)).await
+}
+
+pub(crate) async fn restore(State(api): State<Api>, account: OfAccount) -> Result<Response, ApiError> {
+    stand(&api, account, StandingAct::Restore).await
+}
+
+pub(crate) async fn close(State(api): State<Api>, account: OfAccount) -> Result<Response, ApiError> {
+    stand(&api, account, StandingAct::Close).await
+}
+
+async fn stand(
+    api: &Api,
+    OfAccount { account, governor, .. }: OfAccount,
+    to: StandingAct,
+) -> Result<Response, ApiError> {
+    let account = api.management.change_standing(account.id, to, governor.actor).await?;
+    Ok(ok(&account.shown(api.clock.now())))
 }

@@ -7,6 +7,7 @@ use http::request::Parts;
 use shared::{
     error::{ApiError, Code},
     money::NanoUsd,
+    wire::{Endpoint, OperatorEndpoint},
 };
 use shared_door::{
     admission::Owner,
@@ -19,6 +20,8 @@ use crate::{api::Api, parts::ServedRoute};
 use domain::{
     access::{Access, Effect, OperatorForbidden},
     event::Actor,
+    governed::registry::closed,
+    ledger::AccountStatus,
 };
 use key_service_management::{Error, governor::Governor, operator_keys::OperatorRefusal};
 use key_service_store::store::{AccountSummary, OperatorKey, operators};
@@ -100,6 +103,16 @@ async fn governed(
     let named = params.as_ref().ok().and_then(|params| params.iter().find(|(name, _)| *name == "account"));
     let account = api.management.find_account(named.map_or("", |(_, account)| account)).await?;
     Span::current().record("account", display(account.id));
+    // Closing an account again changes nothing, and a refund that was made is answered again.
+    let may_follow = parts.extensions.get::<ServedRoute>().is_some_and(|served| {
+        matches!(
+            served.route.endpoint,
+            Endpoint::Operator(OperatorEndpoint::CloseAccount | OperatorEndpoint::Refund)
+        )
+    });
+    if account.status() == AccountStatus::Closed && !parts.method.is_safe() && !may_follow {
+        return Err(closed());
+    }
     let effect = if parts.method.is_safe() { Effect::Read } else { Effect::Write };
     let governor = Governor { account: account.id, actor: caller.actor(), access: Access::default(), effect };
     Ok((account, governor))

@@ -79,7 +79,7 @@ pub(crate) async fn list(
 
 pub(crate) async fn create(
     State(api): State<Api>,
-    OfAccount { account, governor }: OfAccount,
+    OfAccount { account, governor, .. }: OfAccount,
     request: Request,
 ) -> Result<Response, ApiError> {
     let path = body::collection_path(&request);
@@ -114,7 +114,7 @@ pub(crate) async fn fetch(
 /// Revokes a key of this account. The key of another account is unknown here.
 pub(crate) async fn revoke(
     State(api): State<Api>,
-    OfAccount { account, governor }: OfAccount,
+    OfAccount { account, governor, .. }: OfAccount,
     path: PathId<ManagementKeyId>,
 ) -> Result<Response, ApiError> {
     let id = path.or(unknown())?;
@@ -132,7 +132,7 @@ fn refused(error: Error<ManagementKeyRefused>) -> ApiError {
         ManagementKeyRefused::NotFound => unknown(),
         ManagementKeyRefused::UnknownGroup => unknown_group("group_id"),
         ManagementKeyRefused::TooMany => {
-            ApiError::new(Code::TooManyKeys, "The account has as many management keys as it may have.")
+            ApiError::new(Code::TooManyKeys, "The account has reached the maximum number of management keys.")
         }
         ManagementKeyRefused::Reused => ApiError::new(
             Code::IdempotencyKeyReuse,

@@ -78,7 +78,7 @@ pub(crate) async fn list(
 
 pub(crate) async fn invite(
     State(api): State<Api>,
-    OfAccount { account, governor }: OfAccount,
+    OfAccount { account, governor, .. }: OfAccount,
     PublicAddress(public): PublicAddress,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -107,7 +107,7 @@ pub(crate) async fn invite(
 /// Removes a member. A repetition is answered like an unknown member.
 pub(crate) async fn remove(
     State(api): State<Api>,
-    OfAccount { account, governor }: OfAccount,
+    OfAccount { account, governor, .. }: OfAccount,
     path: PathId<MemberId>,
 ) -> Result<Response, ApiError> {
     let id = path.or(unknown())?;
@@ -118,7 +118,7 @@ pub(crate) async fn remove(
 
 pub(crate) async fn link(
     State(api): State<Api>,
-    OfAccount { account, governor }: OfAccount,
+    OfAccount { account, governor, .. }: OfAccount,
     PublicAddress(public): PublicAddress,
     path: PathId<MemberId>,
 ) -> Result<Response, ApiError> {
@@ -151,7 +151,8 @@ fn refused(error: Error<MemberRefused>) -> ApiError {
         MemberRefused::LastOwner => ApiError::new(Code::LastOwner, says(reason)),
         MemberRefused::Reused => ApiError::new(Code::IdempotencyKeyReuse, says(reason)),
         // These concern people who sign in.
-        MemberRefused::SeveralGroups
+        MemberRefused::AccountClosed
+        | MemberRefused::SeveralGroups
         | MemberRefused::BadPassword
         | MemberRefused::WrongPassword
         | MemberRefused::WrongPresentPassword

@@ -13,7 +13,8 @@ use crate::{
 
 // Sets of records in the space of an account. 1 to 6 are for money.
 
-/// Data other than money, of an account (`a`, and `o` for what operators record of it), a key (`k` and its id) and a group (`g` and its id).
+/// Data other than money, of an account (`a`, and `o` for what operators record), a key (`k` and its id) and a group
+/// (`g` and its id).
 pub const PROFILES: u8 = 7;
 /// Groups by the caller's own id.
 pub const EXTERNAL_IDS: u8 = 8;

@@ -56,6 +56,9 @@ pub struct AccountLabelsRecord {
     pub external_id: Option<String>,
     #[n(1)]
     pub metadata: BTreeMap<String, String>,
+    /// Why the account is suspended; `None` while it is active.
+    #[n(2)]
+    pub suspended_reason: Option<String>,
 }
 
 /// Ids of an account's management keys, members or webhooks, or of the operator keys, oldest first. Set `management

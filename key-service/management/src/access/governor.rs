@@ -11,6 +11,7 @@ use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
     event::Actor,
     key::KeyPatch,
+    ledger::Standing,
 };
 use key_service_credentials::Identified;
 use key_service_store::store::{Error, ManagementKey};
@@ -43,14 +44,17 @@ impl Governor {
 }
 
 impl Management {
-    /// Authenticates a management key and finds its account. Records the use of the key.
-    pub async fn authenticate(&self, presented: &str) -> Result<(AccountId, ManagementKey), Error<Refusal>> {
+    /// Authenticates a management key, and finds its account and whether that is suspended. Records the use of the key.
+    pub async fn authenticate(
+        &self,
+        presented: &str,
+    ) -> Result<(AccountId, ManagementKey, Option<Standing>), Error<Refusal>> {
         let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
         match self.credentials.identify(owner, Class::Management, now).await? {
-            Identified::ManagementKey(account, key) => {
+            Identified::ManagementKey(account, key, standing) => {
                 let used = Principal::ManagementKey(account, key.id);
                 self.last_uses.note(&self.store, used, key.last_used_at, now.to_whole_seconds());
-                Ok((account, key))
+                Ok((account, key, standing))
             }
             Identified::ApiKey(..) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
             Identified::OperatorKey(_) => Err(Error::Refused(Refusal::OperatorKeyNotAllowed)),

@@ -109,7 +109,7 @@ impl Management {
     }
 
     /// Makes a key with this id, or finds the one that an earlier request with the idempotency key made. The plaintext
-    /// is that of the new key.
+    /// belongs to the new key, and is useless if an earlier one was found.
     async fn make_management_key(
         &self,
         (account, id): (AccountId, ManagementKeyId),

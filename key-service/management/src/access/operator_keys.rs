@@ -53,15 +53,17 @@ pub enum OperatorKeyRefused {
     /// The grace is too long.
     #[error("the previous key may work for at most {MAX_GRACE_SECONDS} seconds more")]
     LongGrace,
-    /// There are as many operator keys as there may be.
-    #[error("there are already {MAX_OPERATOR_KEYS} operator keys, including revoked ones, which is the most")]
+    /// The maximum number of operator keys is reached.
+    #[error(
+        "there are already {MAX_OPERATOR_KEYS} operator keys, including revoked ones, which is the maximum"
+    )]
     TooMany,
 }
 
 /// Why a request with an operator key is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorRefusal {
-    /// The credential is no live operator key.
+    /// The credential is not a live operator key.
     Credential(Refusal),
     Forbidden(OperatorForbidden),
 }
@@ -153,8 +155,8 @@ impl Management {
         Ok(plaintext)
     }
 
-    /// Creates a key with the name and the rights of another one, which works for `grace` more. The new key lives as
-    /// long as the other one was made for.
+    /// Creates a key with the name and the rights of another one, which works for `grace` more. The new key gets the
+    /// lifetime that the other one was created with.
     pub async fn rotate_operator_key(
         &self,
         id: OperatorKeyId,
@@ -199,7 +201,7 @@ impl Management {
         (NewOperatorKey { key, digest, most: MAX_OPERATOR_KEYS }, plaintext)
     }
 
-    /// The operator keys, oldest first.
+    /// Lists the operator keys, oldest first.
     pub async fn operator_keys(&self) -> Result<Vec<OperatorKey>, StoreError> {
         self.store.operator_keys().await
     }

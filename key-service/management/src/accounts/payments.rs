@@ -133,6 +133,7 @@ impl Management {
                 return Ok(Paid { deposit: Deposit { id, deposited: *deposited }, is_new });
             }
             Some(Err(Refused::UnknownKey)) => PaymentRefused::NoAccount,
+            Some(Err(Refused::AccountClosed)) => PaymentRefused::AccountClosed,
             Some(Err(Refused::BadDeposit)) => PaymentRefused::BadAmount,
             Some(Err(Refused::LimitTooHigh)) => PaymentRefused::LimitTooHigh,
             Some(Err(Refused::UnknownGroup)) => PaymentRefused::GroupNotFound,

@@ -6,7 +6,7 @@ use shared::{
     clock::random_bytes,
     ids::AccountId,
     text::is_name,
-    wire::{BY_EXTERNAL_ID, MAX_LABEL_CHARS},
+    wire::{BY_EXTERNAL_ID, MAX_LABEL_CHARS, MAX_REASON_CHARS},
 };
 
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
 use domain::{
     event::Actor,
     governed::{Made, registry::RegistryRefused},
+    ledger::{AccountStatus, StandingAct},
     settings::{AccountLabels, AccountPatch, Metadata},
 };
 use key_service_store::store::{AccountSummary, Error, NewAccount, Order, operators};
@@ -26,6 +27,7 @@ pub struct AccountFilter {
     pub name: Option<String>,
     pub external_id: Option<String>,
     pub metadata: MetadataFilter,
+    pub status: Option<AccountStatus>,
 }
 
 impl Management {
@@ -62,7 +64,7 @@ impl Management {
         })
     }
 
-    /// Finds an account by its id, or by its external id after `external:`. The operators' own account is none.
+    /// Finds an account by its id, or by its external id after `external:`. The operators' account is not found.
     pub async fn find_account(&self, text: &str) -> Result<AccountSummary, Error<RegistryRefused>> {
         let id = match text.strip_prefix(BY_EXTERNAL_ID) {
             Some(external_id) => self.store.account_with_external_id(external_id).await?,
@@ -71,7 +73,7 @@ impl Management {
         self.found(id.ok_or(Error::Refused(RegistryRefused::NotFound))?).await
     }
 
-    /// Changes what operators record of an account.
+    /// Changes what operators record about an account.
     pub async fn update_account(
         &self,
         account: AccountId,
@@ -86,6 +88,23 @@ impl Management {
         self.check_room().await?;
         let (external_id, act) = (change.external_id.flatten(), self.act(actor));
         self.store.update_account(account, external_id.as_deref(), &change.metadata, &act).await?;
+        self.found(account).await
+    }
+
+    /// Suspends, restores or closes an account. A full store does not prevent it.
+    pub async fn change_standing(
+        &self,
+        account: AccountId,
+        to: StandingAct,
+        actor: Actor,
+    ) -> Result<AccountSummary, Error<RegistryRefused>> {
+        self.found(account).await?;
+        if let StandingAct::Suspend(reason) = &to
+            && !is_name(reason, MAX_REASON_CHARS)
+        {
+            return Err(Error::Refused(RegistryRefused::BadReason));
+        }
+        self.store.change_standing(account, &to, &self.act(actor)).await?;
         self.found(account).await
     }
 
@@ -112,6 +131,7 @@ impl Listed for AccountSummary {
         let is_wanted = |account: &Self| {
             has(&account.labels.metadata, &filter.metadata)
                 && filter.name.as_ref().is_none_or(|name| *name == account.name)
+                && filter.status.is_none_or(|status| status == account.status())
         };
         let one = match (&filter.external_id, &filter.name) {
             (Some(external_id), _) => Some(store.account_with_external_id(external_id).await?),
@@ -150,6 +170,7 @@ impl Listed for AccountSummary {
             }
             .boxed()
         };
-        Ok(wanted(listing, !filter.metadata.is_empty(), read, is_wanted).await?)
+        let is_filtered = !filter.metadata.is_empty() || filter.status.is_some();
+        Ok(wanted(listing, is_filtered, read, is_wanted).await?)
     }
 }

@@ -45,6 +45,9 @@ impl Management {
             Identified::OperatorKey(_) => return refused(Refusal::OperatorKeyNotAllowed),
             Identified::Refused(refusal) => return refused(refusal),
         };
+        if let Some(standing) = self.store.standing(account).await? {
+            return refused(standing.refusal());
+        }
         let group = match key.spend.group {
             Some(group) => self.group_with_parent(account, group).await?,
             None => None,

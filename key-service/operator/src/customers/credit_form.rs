@@ -88,7 +88,8 @@ pub(crate) fn payment_fault(error: Error<PaymentRefused>) -> Result<Fault, Failu
         PaymentRefused::NoAccount => return Err(Failure::NotFound),
         PaymentRefused::Differs(_) => "payment_id",
         PaymentRefused::PaymentNotFound => "of",
-        PaymentRefused::BadAmount
+        PaymentRefused::AccountClosed
+        | PaymentRefused::BadAmount
         | PaymentRefused::LimitTooHigh
         | PaymentRefused::GroupNotFound
         | PaymentRefused::GroupArchived

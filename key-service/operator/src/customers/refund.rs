@@ -59,7 +59,7 @@ fn asked(operator: &Operator, account: &AccountRow, entered: Entered<'_>) -> Res
             (entered.line("note", "Note", NOTE, MAX_NOTE_CHARS))
             (entered.boxes("partial", "If there is less", "", |entry| html! {
                 label.box {
-                    input type="checkbox" name=(entry.name) value="yes" checked[entry.all(entry.name).contains(&"yes")]
+                    input type="checkbox" name=(entry.name) value="yes" checked[entered.all(entry.name).contains(&"yes")]
                         aria-invalid=[entry.invalid];
                     " Take what there is, and record the rest as a shortfall"
                 }

@@ -137,6 +137,8 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
         }
         Refused::UnknownKey
         | Refused::Revoked
+        | Refused::AccountSuspended
+        | Refused::AccountClosed
         | Refused::KeyDisabled
         | Refused::KeyExpired
         | Refused::GroupArchived

@@ -4,6 +4,7 @@
 //! profile; until that exists, the account cannot be found. An external id is claimed before the name ([`claims`]).
 
 pub(crate) mod claims;
+mod standing;
 
 use std::future::ready;
 
@@ -90,13 +91,27 @@ impl Store {
     /// Returns an account's name, money, and numbers of keys and groups; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
-        let asked = vec![names::account().into(), layout::account_profile().into(), today.into()];
+        let asked = vec![
+            names::account().into(),
+            layout::account_profile().into(),
+            layout::account_labels().into(),
+            today.into(),
+        ];
         let found = self.read().records_of(&layout::space(account), asked).await?;
-        let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
+        let [Some(money), Some(profile), labels, refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
             (value(money)?, value(profile)?);
-        let (credit, held) = (money.credit, money.held);
-        Ok(Some(Funds { name, credit, held, keys, groups, has_refused: refused.is_some() }))
+        let labels = labels.as_ref().map(value::<AccountLabelsRecord>).transpose()?;
+        Ok(Some(Funds {
+            name,
+            credit: money.credit,
+            held: money.held,
+            keys,
+            groups,
+            has_refused: refused.is_some(),
+            standing: money.standing,
+            suspended_reason: labels.and_then(|labels| labels.suspended_reason),
+        }))
     }
 
     /// Reads the account's money, with numbers that only the store needs; `None` for an unknown account.
@@ -160,8 +175,8 @@ impl Store {
             (value(money)?, value(profile)?);
         let labels = labels.as_ref().map(value::<AccountLabelsRecord>).transpose()?;
         let labels = claims::read_labels(labels.unwrap_or_default());
-        let (credit, held) = (money.credit, money.held);
-        Ok(Some(AccountSummary { id, name, credit, held, keys, groups, labels, created_at }))
+        let Account { credit, held, standing, .. } = money;
+        Ok(Some(AccountSummary { id, name, credit, held, keys, groups, labels, standing, created_at }))
     }
 }
 

@@ -9,5 +9,6 @@ pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod moving;
 pub(crate) mod rotation;
+pub(crate) mod standing;
 pub(crate) mod steps;
 pub(crate) mod webhooks;

@@ -22,6 +22,8 @@ fn acts(account: &str) -> Vec<Form> {
         (format!("/operator/accounts/{account}/credit/add"), credit),
         (format!("/operator/accounts/{account}/refund"), refund.clone()),
         (format!("/operator/accounts/{account}/refund/take"), refund),
+        (format!("/operator/accounts/{account}/suspend"), vec![("reason", "unpaid")]),
+        (format!("/operator/accounts/{account}/restore"), Vec::new()),
     ]
 }
 

@@ -343,6 +343,11 @@ async fn whatever_the_operator_api_answers_is_described() {
     send(&key, Method::POST, &of(&format!("/members/{}/link", id(&member))), Value::Null).await;
     send(&key, Method::PATCH, &of(""), json!({"metadata": {"a": null}, "external_id": "cus_1"})).await;
     send(&key, Method::PATCH, &of(""), json!({"external_id": "cus_2"})).await;
+    for body in [json!({"reason": ""}), json!({"reason": "unpaid"})] {
+        send(&key, Method::POST, &of("/suspend"), body).await;
+    }
+    send(&key, Method::POST, &of("/restore"), Value::Null).await;
+    send(&key, Method::POST, &of("/close"), Value::Null).await;
     for (kind, made) in
         [("keys", &made), ("groups", &group), ("webhooks", &hook), ("management_keys", &management)]
     {
@@ -362,6 +367,9 @@ async fn whatever_the_operator_api_answers_is_described() {
         send(&key, Method::GET, &of(path), Value::Null).await;
     }
     send(&key, Method::DELETE, &of(&format!("/members/{}", id(&member))), Value::Null).await;
+    send(&key, Method::POST, &of("/suspend"), json!({"reason": "left"})).await;
+    send(&key, Method::POST, &of("/close"), Value::Null).await;
+    send(&key, Method::POST, &of("/keys"), json!({})).await;
     send(&key, Method::GET, "/events", Value::Null).await;
     send(&stack.account.management_key, Method::GET, "/events", Value::Null).await;
     assert_described_by(&description, &door.exchanges()).await;

@@ -28,6 +28,8 @@ pub(super) struct RawChunk<'a> {
     pub(super) details: Raw<'a>,
     pub(super) fault: Raw<'a>,
     pub(super) base_resp: Raw<'a>,
+    /// The answer, within the envelope that Cloudflare puts around all its answers.
+    pub(super) result: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +101,14 @@ struct RawStatus<'a> {
     status_code: Raw<'a>,
 }
 
-impl RawChunk<'_> {
+impl<'a> RawChunk<'a> {
+    /// Returns the answer without its envelope, if it has one.
+    pub(super) fn unwrapped(self) -> Self {
+        let is_empty = self.choices.0.is_empty() && self.usage.is_none();
+        let inner = object::<Self>(self.result.filter(|_| is_empty));
+        inner.filter(|inner| !inner.choices.0.is_empty()).unwrap_or(self)
+    }
+
     /// Returns whether the event is an error, in any server's form.
     pub(super) fn is_failure(&self, out: &mut Pieces<'_>) -> bool {
         if let Some(error) = self.error {

@@ -15,7 +15,7 @@ use crate::{
     key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
         Account, Budget, CallEvents, Command, EntriesBefore, Entry, Group, Holder, Key, Outcome, Payer,
-        Record, RecordId, Refused, State, Told, apply, entry, passed_by_bounds,
+        Record, RecordId, Refused, StandingAct, State, Told, apply, entry, passed_by_bounds,
     },
 };
 
@@ -227,6 +227,13 @@ impl World {
     pub fn archive(&mut self, account: AccountId, id: GroupId, now: Timestamp) {
         if let Some(group) = self.groups.get_mut(&(account, id)) {
             group.archived_at.get_or_insert(now.to_whole_seconds());
+        }
+    }
+
+    /// Suspends, restores or closes an account, unless that is refused.
+    pub fn stand(&mut self, account: AccountId, act: &StandingAct, now: Timestamp) {
+        if let Some(money) = self.accounts.get_mut(&account) {
+            *money = money.after(act, now.to_whole_seconds()).unwrap_or(*money);
         }
     }
 

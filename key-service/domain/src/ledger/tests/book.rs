@@ -37,6 +37,13 @@ impl Book {
         self.world.groups.get_mut(&(account(MINE), group(n))).unwrap()
     }
 
+    /// Suspends, restores or closes the account.
+    pub(super) fn stand(&mut self, act: &StandingAct) -> Result<(), StandingRefused> {
+        let money = self.world.accounts.get_mut(&account(MINE)).unwrap();
+        *money = money.after(act, self.now)?;
+        Ok(())
+    }
+
     /// Moves the key to a group.
     pub(super) fn join(&mut self, n: u8) {
         self.key_mut().group = Some(group(n));

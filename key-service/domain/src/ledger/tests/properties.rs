@@ -36,6 +36,7 @@ proptest! {
                     world.update_group(account, group, &patch, now);
                 }
                 Step::Archive(account, group) => world.archive(account, group, now),
+                Step::Stand(account, act) => world.stand(account, &act, now),
                 Step::Execute(account, commands) => for command in commands {
                     let before = world.clone();
                     let outcome = world.apply(account, &command, now);
@@ -184,8 +185,11 @@ fn nothing_overspent(before: &World, after: &World, now: Timestamp) -> Result<()
             prop_assert!(spoken_for(window, budget.held) <= most, "{:?} {:?}", who, window);
         }
     }
-    for account in after.accounts.values() {
+    for (id, account) in &after.accounts {
         prop_assert!(account.held <= account.credit && account.credit <= NanoUsd::MAX);
+        let earlier = before.accounts[id];
+        let holds_more = account.held > earlier.held;
+        prop_assert!(earlier.standing.is_none() || !holds_more, "a suspended account holds more");
     }
     Ok(())
 }

@@ -85,20 +85,18 @@ async fn a_refund_takes_what_is_there_and_says_what_was_missing() {
     let early = cashier.post(&refunds, &refund(json!({}))).await;
     early.is_error(404, "payment_not_found", Some("of"));
     cashier.post(&format!("{path}/payments"), &json!({"payment_id": "pay_1", "amount": 5})).await;
-    let had = credit(&desk).await.as_f64().unwrap();
+    let had = json!(15);
+    assert_eq!(credit(&desk).await, had);
     let too_low = cashier.post(&refunds, &refund(json!({"partial": false}))).await;
     too_low.is_error(409, "credit_too_low", Some("amount"));
     let says = too_low.json["error"]["message"].as_str().unwrap();
     assert!(says.contains(&format!("{had} USD")), "{says}");
-    assert_eq!(credit(&desk).await, json!(had));
+    assert_eq!(credit(&desk).await, had);
     let first = cashier.post(&refunds, &refund(json!({"partial": true, "note": "chargeback"}))).await;
     assert_eq!(first.status, 201, "{}", first.text);
     let shown =
         ["object", "amount", "taken", "shortfall", "of", "credit_after"].map(|name| &first.json[name]);
-    assert_eq!(
-        shown,
-        [&json!("refund"), &json!(900), &json!(had), &json!(900.0 - had), &json!("pay_1"), &json!(0)]
-    );
+    assert_eq!(shown, [&json!("refund"), &json!(900), &had, &json!(885), &json!("pay_1"), &json!(0)]);
     let again = cashier.post(&refunds, &refund(json!({"partial": true}))).await;
     assert_eq!((again.status.as_u16(), &again.json), (200, &first.json));
     let of_refund = json!({"payment_id": "re_2", "amount": 1, "of": "re_1"});
@@ -110,8 +108,8 @@ async fn a_refund_takes_what_is_there_and_says_what_was_missing() {
         Some("payment_id"),
     );
     let totals = desk.get(CREDITS).await.json;
-    assert_eq!(totals["total_deposited"].as_f64().unwrap(), had);
-    assert_eq!((&totals["total_refunded"], &totals["credit"]), (&json!(had), &json!(0)));
+    assert_eq!(totals["total_deposited"], had);
+    assert_eq!((&totals["total_refunded"], &totals["credit"]), (&had, &json!(0)));
     let told: Vec<_> = events(&desk).await.into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(
         told[told.len() - 3..],

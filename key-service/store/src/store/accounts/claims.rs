@@ -1,4 +1,4 @@
-//! Claims of names and external ids, and what operators record of an account.
+//! Claims of names and external ids, and what operators record about an account.
 //!
 //! An external id is claimed first, then the name, and then the account is written. Whoever repeats the call finishes
 //! what a dead caller began. The claim of an external id is stale, and may be taken over, once its account has another
@@ -39,8 +39,7 @@ impl Store {
         let owner = self.claim_name(&name, mine).await?;
         // Another caller may have died between writing the name and the account.
         let is_new = self.complete_named(&name, owner, labels, act).await?;
-        let is_mine = is_new && owner.account == id;
-        if is_mine {
+        if is_new && owner.account == id {
             Ok(Made::New(id))
         } else {
             Err(Error::Refused(RegistryRefused::NameTaken(owner.account)))
@@ -81,8 +80,8 @@ impl Store {
         }
     }
 
-    /// Creates the account that has claimed this name, unless it exists. If it has an external id, only a call with that
-    /// id knows all of the account. Returns whether it created the account.
+    /// Creates the account that has claimed this name, unless it exists. If it has an external id, only a call with
+    /// that id can complete it. Returns whether it created the account.
     async fn complete_named(
         &self,
         name: &str,
@@ -107,7 +106,7 @@ impl Store {
         Ok(is_kept.then_some(claim.account))
     }
 
-    /// Changes what operators record of an account. An account keeps its first external id.
+    /// Changes what operators record about an account. An account keeps its first external id.
     pub async fn update_account(
         &self,
         account: AccountId,
@@ -119,6 +118,10 @@ impl Store {
         if let Some(external_id) = external_id {
             if found.labels.external_id.is_some_and(|fixed| fixed != external_id) {
                 return Err(Error::Refused(RegistryRefused::ExternalIdFixed));
+            }
+            // What is refused claims nothing.
+            if !metadata.fits(&found.labels.metadata, act.at) {
+                return Err(Error::Refused(RegistryRefused::TooMuchMetadata));
             }
             let created_at = act.at.to_whole_seconds();
             let mine = AccountClaim { account, created_at, name: found.name };
@@ -231,18 +234,18 @@ impl Store {
         self.change(&space, decide).await
     }
 
-    /// What operators record of an account; `None` for an unknown or incomplete account.
+    /// Reads what operators record about an account; `None` for an unknown or incomplete account.
     async fn labels_of(&self, account: AccountId) -> Result<Option<AccountLabels>, StoreError> {
         Ok(self.account_by_id(account).await?.map(|account| account.labels))
     }
 }
 
 pub(crate) fn write_labels(labels: &AccountLabels) -> AccountLabelsRecord {
-    let AccountLabels { external_id, metadata } = labels.clone();
-    AccountLabelsRecord { external_id, metadata }
+    let AccountLabels { external_id, metadata, suspended_reason } = labels.clone();
+    AccountLabelsRecord { external_id, metadata, suspended_reason }
 }
 
 pub(crate) fn read_labels(record: AccountLabelsRecord) -> AccountLabels {
-    let AccountLabelsRecord { external_id, metadata } = record;
-    AccountLabels { external_id, metadata }
+    let AccountLabelsRecord { external_id, metadata, suspended_reason } = record;
+    AccountLabels { external_id, metadata, suspended_reason }
 }

@@ -1,7 +1,7 @@
 //! Operator keys, in the space of the operators.
 //!
-//! The credential is written before the key. A credential without a key is refused like an unknown one, so a caller that
-//! dies in between leaves nothing that works, and a rotation never ends a key before the new one can be used.
+//! The credential is written before the key. A credential without a key is refused like an unknown one, so a caller
+//! that dies in between leaves nothing that works, and a rotation never ends a key before the new one can be used.
 
 use domain::{
     access::is_noted,
@@ -94,7 +94,7 @@ impl Store {
         Ok(made)
     }
 
-    /// The operator keys, oldest first.
+    /// Lists the operator keys, oldest first.
     pub async fn operator_keys(&self) -> Result<Vec<OperatorKey>, StoreError> {
         let space = layout::space(operators());
         let list = self.read().get::<IdList<OperatorKeyId>>(&space, list_name()).await?.unwrap_or_default();

@@ -48,7 +48,16 @@ pub(crate) async fn funds_and_deposits_are_those_of_the_account(subject: &mut im
     subject.interrupt().await;
     let store = subject.store();
     let (credit, held) = (nanos(1_005), nanos(100));
-    let funds = Funds { name: "Customer 1".into(), credit, held, keys: 3, groups: 2, has_refused: false };
+    let funds = Funds {
+        name: "Customer 1".into(),
+        credit,
+        held,
+        keys: 3,
+        groups: 2,
+        has_refused: false,
+        standing: None,
+        suspended_reason: None,
+    };
     assert_eq!(store.funds(account).await.unwrap(), Some(funds));
     assert_eq!(store.funds(histories::account(9)).await.unwrap(), None);
     let deposit = |id, amount, credit, note: &str| {
@@ -107,7 +116,7 @@ pub(crate) async fn a_payment_is_added_once_and_tells_when(subject: &mut impl Su
     assert_eq!(store.funds(account).await.unwrap().unwrap().credit, nanos(1_015));
     let events = kept(store, account).await;
     let mut told = events.iter().map(|event| &event.event).filter(
-        |event| matches!(&event.kind, EventKind::CreditAdded { payment_id: Some(id), .. } if *id == payment),
+        |event| matches!(&event.kind, EventKind::CreditAdded(paid) if paid.payment_id.as_ref() == Some(&payment)),
     );
     let (event, again) = (told.next().unwrap(), told.next());
     assert_eq!((event.at, event.id.created_at(), again), (after(9), after(9), None));

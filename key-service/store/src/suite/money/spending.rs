@@ -369,6 +369,10 @@ pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
                 world.archive(account, group, now);
                 store.archive_group(account, group, &act(now)).await.unwrap();
             }
+            Step::Stand(account, to) => {
+                world.stand(account, &to, now);
+                refused_or_done(store.change_standing(account, &to, &act(now)).await);
+            }
             Step::Rotate(new) => {
                 world.rotate(&new, now);
                 refused_or_done(store.rotate_key(new, None, &act(now)).await);
@@ -416,6 +420,7 @@ async fn the_books_are_equal(store: &Store, world: &World) {
     for summary in store.accounts().await.unwrap() {
         let expected = world.accounts[&summary.id];
         assert_eq!((summary.credit, summary.held), (expected.credit, expected.held));
+        assert_eq!(summary.standing, expected.standing);
     }
     let mut holding: HashSet<_> = HashSet::new();
     for account in world.accounts.keys() {

@@ -67,6 +67,7 @@ pub(crate) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(s
         keys,
         groups: 0,
         labels: AccountLabels::default(),
+        standing: None,
         created_at,
     };
     let expected =

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use futures_util::{FutureExt, future::join_all};
-use shared::ids::AccountId;
+use shared::{ids::AccountId, wire::MAX_METADATA};
 
 use crate::{
     store::{Error, Made, NewAccount, Store},
@@ -117,4 +117,14 @@ pub(crate) async fn an_account_takes_one_external_id_that_no_other_has(subject: 
     assert_eq!(open(store, 4, "Three", "cus_2").await, Ok(Made::Existing(account(2))));
     let events = store.events_after(account(1), 0, 9).await.unwrap().events;
     assert_eq!(events.len(), 1, "a repetition writes no event");
+}
+
+pub(crate) async fn a_refused_change_claims_no_external_id(subject: &mut impl Subject) {
+    let store = subject.store();
+    assert!(store.create_account(new(1, "One")).await.unwrap());
+    let changes = (0..=MAX_METADATA).map(|n| (format!("m{n}"), Some("x".to_owned()))).collect();
+    let many = MetadataPatch { is_cleared: false, changes };
+    let refused = store.update_account(account(1), Some("cus_1"), &many, &act(START)).await;
+    assert_eq!(refused, Err(Error::Refused(RegistryRefused::TooMuchMetadata)));
+    assert_eq!(open(store, 2, "Two", "cus_1").await, Ok(Made::New(account(2))));
 }
