@@ -1,6 +1,14 @@
 use std::{net::SocketAddr, time::Duration};
 
-use clap::{Args, builder::TypedValueParser as _};
+use clap::{Args, ValueEnum, builder::TypedValueParser as _};
+
+/// What the public address passes on of the operators' part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PublicOperator {
+    Off,
+    Pages,
+    All,
+}
 
 /// The gateway's own settings.
 #[derive(Args, Clone, Debug)]
@@ -62,6 +70,11 @@ pub struct Options {
     /// choose the address that the dashboard sees
     #[arg(long, env = "FAREGATE_TRUST_PROXY")]
     pub trust_proxy: bool,
+
+    /// What the public address serves to operators: nothing (off), the pages at /operator (pages), or also the API at
+    /// /v1/operator (all). The key-service's HTTP port always serves both
+    #[arg(long, env = "FAREGATE_PUBLIC_OPERATOR", value_name = "WHAT", value_enum, default_value = "pages")]
+    pub public_operator: PublicOperator,
 
     /// Threads that serve requests [default: the number of cores]
     #[arg(long, env = "FAREGATE_WORKERS", value_name = "COUNT",

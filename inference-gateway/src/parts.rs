@@ -137,6 +137,7 @@ impl Core {
             max_body: options.max_body_bytes(),
             management: self.management.clone(),
             proxy_trusted: options.trust_proxy,
+            public_operator: options.public_operator,
             stopping: self.stopping.clone(),
             draining: self.draining.clone(),
         };

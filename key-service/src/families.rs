@@ -6,6 +6,11 @@ pub const FAMILIES: &[Family] = &[
     Family::gauge("keyservice_sessions", "open sessions of gateways"),
     Family::histogram("keyservice_frame_calls", CALLS, "calls in each frame received from a gateway"),
     Family::counter("keyservice_denials_total", "refusals").labelled(),
+    Family::counter(
+        "keyservice_operator_denials_total",
+        "requests to the operator API that were refused, by the code of the error",
+    )
+    .labelled(),
     Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),
     Family::counter(
         "keyservice_shortfall_nanousd_total",

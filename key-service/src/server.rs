@@ -104,8 +104,13 @@ impl RunningKeyService {
         let operator = key_service_operator::router(management.clone(), catalog.clone(), site, program);
         let sender = Sender::new(&options.webhook_networks);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
-        let app =
-            key_service_http::router(management, clock.clone(), internal_token, dashboard.merge(operator));
+        let app = key_service_http::router(
+            management,
+            clock.clone(),
+            internal_token,
+            options.public_url.clone(),
+            dashboard.merge(operator),
+        );
 
         let tasks = TaskTracker::new();
         tasks.spawn(refusals.run(store.clone(), shutdown.clone()));

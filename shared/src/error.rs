@@ -44,6 +44,12 @@ codes! {
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
     /// The management key is unknown, malformed or revoked.
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
+    /// Unknown, malformed or revoked operator key.
+    InvalidOperatorKey = "invalid_operator_key", UNAUTHORIZED, "authentication_error";
+    /// An API key of a suspended account.
+    AccountSuspended = "account_suspended", UNAUTHORIZED, "authentication_error";
+    /// A key of a closed account.
+    AccountClosed = "account_closed", UNAUTHORIZED, "authentication_error";
     /// The API key is disabled.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
     /// The `expires_at` of the API key has passed.
@@ -52,6 +58,16 @@ codes! {
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
     /// A valid API key was used on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
+    /// A valid operator key on a route outside the operator API.
+    OperatorKeyNotAllowed = "operator_key_not_allowed", FORBIDDEN, "permission_error";
+    /// A valid API key or management key on a route of the operator API.
+    OperatorKeyRequired = "operator_key_required", FORBIDDEN, "permission_error";
+    /// An operator key without a scope that the route needs.
+    OperatorScopeMissing = "operator_scope_missing", FORBIDDEN, "permission_error";
+    /// An operator key, used from outside its networks.
+    OperatorNetworkNotAllowed = "operator_network_not_allowed", FORBIDDEN, "permission_error";
+    /// A change in a suspended account, by anyone but an operator.
+    AccountReadOnly = "account_suspended", FORBIDDEN, "permission_error";
     /// A management key that may only read was used on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
     /// A management key of a group was used for anything other than a key of that group.
@@ -116,8 +132,16 @@ codes! {
     GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this webhook.
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this management key.
+    ManagementKeyNotFound = "management_key_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this member.
+    MemberNotFound = "member_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not exist.
+    AccountNotFound = "account_not_found", NOT_FOUND, "invalid_request_error";
     /// The account has no bill for this generation.
     GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this payment.
+    PaymentNotFound = "payment_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
     UnknownUrl = "unknown_url", NOT_FOUND, "invalid_request_error";
     /// The route does not support this method.
@@ -130,12 +154,38 @@ codes! {
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// The account has the maximum number of webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
+    /// The account has reached the bound on members.
+    TooManyMembers = "too_many_members", BAD_REQUEST, "invalid_request_error";
+    /// Another account has the name.
+    AccountNameTaken = "account_name_taken", CONFLICT, "invalid_request_error";
+    /// Another account has the external id.
+    ExternalIdTaken = "external_id_taken", CONFLICT, "invalid_request_error";
+    /// Another member of the account has the name.
+    MemberNameTaken = "member_name_taken", CONFLICT, "invalid_request_error";
+    /// An account keeps its last owner.
+    LastOwner = "last_owner", CONFLICT, "invalid_request_error";
+    /// A change in a closed account, by an operator.
+    AccountEnded = "account_closed", CONFLICT, "invalid_request_error";
+    /// An account with credit or held money cannot be closed.
+    AccountHasMoney = "account_has_money", CONFLICT, "invalid_request_error";
+    /// Only a suspended account can be closed.
+    AccountNotSuspended = "account_not_suspended", CONFLICT, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An expired key cannot be rotated.
     ExpiredKey = "key_expired", CONFLICT, "invalid_request_error";
     /// An archived group takes no keys and no child groups, and cannot be changed.
     ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
+    /// The id was used before for another amount, group or kind of payment.
+    PaymentDiffers = "payment_differs", CONFLICT, "invalid_request_error";
+    /// Less than the amount of a refund is neither used nor held.
+    CreditTooLow = "credit_too_low", CONFLICT, "invalid_request_error";
+    /// The group has no limit that a payment could raise.
+    GroupHasNoLimit = "group_has_no_limit", CONFLICT, "invalid_request_error";
+    /// Only payments and refunds change the limit of this group.
+    GroupLimitIsPaid = "group_limit_is_paid", CONFLICT, "invalid_request_error";
+    /// A payment above the maximum of the operator key.
+    PaymentAboveMaximum = "payment_above_maximum", BAD_REQUEST, "invalid_request_error";
     /// The `Idempotency-Key` was used before, with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
     /// The key was rotated, and the plaintext before that still works.
@@ -311,12 +361,20 @@ const fn challenge(code: Code) -> Option<&'static str> {
         Code::InvalidAuthorizationHeader => Some(r#"Bearer realm="api", error="invalid_request""#),
         Code::InvalidApiKey
         | Code::InvalidManagementKey
+        | Code::InvalidOperatorKey
+        | Code::AccountSuspended
+        | Code::AccountClosed
         | Code::KeyDisabled
         | Code::KeyExpired
         | Code::GroupArchived => Some(r#"Bearer realm="api", error="invalid_token""#),
         Code::ManagementKeyNotAllowed
         | Code::ManagementKeyRequired
+        | Code::OperatorKeyNotAllowed
+        | Code::OperatorKeyRequired
+        | Code::OperatorScopeMissing
+        | Code::OperatorNetworkNotAllowed
         | Code::ModelNotAllowed
+        | Code::AccountReadOnly
         | Code::ReadOnlyKey => Some(r#"Bearer realm="api", error="insufficient_scope""#),
         _ => None,
     }

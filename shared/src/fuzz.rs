@@ -100,7 +100,7 @@ fn ids() {
 #[test]
 fn keys() {
     let prefix = Prefix::parse("fg").unwrap();
-    let minted = [Class::Api, Class::Management].map(|class| prefix.mint(class, [200; 32]));
+    let minted = Class::ALL.map(|class| prefix.mint(class, [200; 32]));
     let minted = minted.each_ref().map(|key| key.expose_secret().to_owned());
     let examples =
         Examples::of(&minted).and(Examples::of(["/v1/keys/sk-proj-0123456789abcdef", "shop_api_é"]));

@@ -134,6 +134,11 @@ id!(
 );
 id!(ManagementKeyId, "mk_");
 id!(
+    /// A key of the operators, for the operator API.
+    OperatorKeyId,
+    "opk_"
+);
+id!(
     /// A member: a person who signs in to the dashboard of an account.
     MemberId,
     "mem_"
@@ -168,7 +173,7 @@ id!(
 );
 
 /// Whom a credential belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]
 pub enum Principal {
@@ -178,12 +183,26 @@ pub enum Principal {
     /// A management key of the account.
     #[n(1)]
     ManagementKey(#[n(0)] AccountId, #[n(1)] ManagementKeyId),
+    /// An operator key. Its account is the operators' own.
+    #[n(2)]
+    OperatorKey(#[n(0)] AccountId, #[n(1)] OperatorKeyId),
 }
 
 impl Principal {
     pub const fn account(self) -> AccountId {
         match self {
-            Self::ApiKey(account, _) | Self::ManagementKey(account, _) => account,
+            Self::ApiKey(account, _) | Self::ManagementKey(account, _) | Self::OperatorKey(account, _) => {
+                account
+            }
+        }
+    }
+
+    /// Time at which the key was made.
+    pub fn created_at(self) -> Timestamp {
+        match self {
+            Self::ApiKey(_, id) => id.created_at(),
+            Self::ManagementKey(_, id) => id.created_at(),
+            Self::OperatorKey(_, id) => id.created_at(),
         }
     }
 }

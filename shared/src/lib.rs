@@ -13,6 +13,7 @@ mod credential {
     pub mod key;
     pub mod secret;
 }
+pub mod describe;
 pub mod error;
 /// Forms of values: JSON over the wire, and CBOR in records.
 mod forms {

@@ -382,6 +382,11 @@ fn counting(denial: &Denial, forward: &Forward) -> Counting {
         | Refusal::SpendReserved
         | Refusal::InvalidApiKey
         | Refusal::InvalidManagementKey
+        | Refusal::InvalidOperatorKey
+        | Refusal::OperatorKeyNotAllowed
+        | Refusal::OperatorKeyRequired
+        | Refusal::AccountSuspended
+        | Refusal::AccountClosed
         | Refusal::KeyDisabled
         | Refusal::KeyExpired
         | Refusal::ManagementKeyNotAllowed

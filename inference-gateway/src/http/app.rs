@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use upstreams::OfferedModels;
 
 use super::management::Management;
-use crate::generation::Generator;
+use crate::{config::PublicOperator, generation::Generator};
 
 /// Dependencies of the routes; one instance per worker.
 pub(crate) struct App {
@@ -24,6 +24,8 @@ pub(crate) struct App {
     pub(crate) management: Arc<Management>,
     /// Whether the gateway believes what a proxy in front of it says about the client.
     pub(crate) proxy_trusted: bool,
+    /// What the public address serves to operators.
+    pub(crate) public_operator: PublicOperator,
     /// Cancelled when `/health` should report that the gateway is stopping.
     pub(crate) stopping: CancellationToken,
     /// Cancelled when the gateway begins to drain and accepts no new requests.

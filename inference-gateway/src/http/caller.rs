@@ -19,7 +19,7 @@ pub(super) async fn credential(app: &App, headers: &HeaderMap, caller: &Caller) 
     match app.prefix.recognise(presented) {
         Presented::Malformed => Err(Refusal::InvalidApiKey.into()),
         Presented::Own(Class::Api) | Presented::Foreign => Ok(presented.to_owned()),
-        Presented::Own(Class::Management) => {
+        Presented::Own(Class::Management | Class::Operator) => {
             authenticate(app, presented, caller).await?;
             Err(Refusal::InvalidApiKey.into())
         }

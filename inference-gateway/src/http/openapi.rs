@@ -9,13 +9,12 @@ use request::{
     messages::{CountRequest, MessagesRequest},
     responses::ResponsesRequest,
 };
-use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use shared::error::{Code, ErrorBody};
-
-mod codes;
-mod management;
-mod operation;
+use shared::{
+    describe::{self, BODY, JSON, NO_CREDENTIAL, OURS, Operation},
+    error::{Code, ErrorBody},
+};
 
 use super::{
     count_tokens::TokenCount,
@@ -23,17 +22,17 @@ use super::{
     model_pages::{CodexModels, ModelObject, ModelPage, PagedModel},
     rate_headers,
 };
-use codes::{BODY, NO_CREDENTIAL, OURS};
-pub(super) use operation::JSON;
-use operation::Operation;
 
 /// Errors for an API key that cannot make calls at present.
-const KEY: [Code; 8] = [
+const KEY: [Code; 11] = [
     Code::InvalidApiKey,
+    Code::AccountSuspended,
+    Code::AccountClosed,
     Code::KeyDisabled,
     Code::KeyExpired,
     Code::GroupArchived,
     Code::ManagementKeyNotAllowed,
+    Code::OperatorKeyNotAllowed,
     Code::KeyLimitReached,
     Code::GroupLimitReached,
     Code::InsufficientCredits,
@@ -69,17 +68,15 @@ pub(super) type Describe = fn(&mut SchemaGenerator) -> Value;
 
 /// Builds the description of these routes (path, method and operation) and of the management API.
 pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str, Describe)>) -> Value {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let mut schemas = settings.with(|s| s.definitions_path = "/components/schemas".into()).into_generator();
+    let mut schemas = describe::schemas();
     let mut paths = Map::new();
     for (path, method, describe) in routes {
         paths.insert(path.to_owned(), json!({method: describe(&mut schemas)}));
     }
-    management::add(&mut paths, &mut schemas);
+    describe::add_management(&mut paths, &mut schemas);
     schemas.subschema_for::<ErrorBody<'_>>();
     // Schema of each event of a stream. OpenAPI 3.1 has no place for it in the description of the stream.
     schemas.subschema_for::<ChunkSchema>();
-    let bearer = |description: &str| json!({"type": "http", "scheme": "bearer", "description": description});
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Faregate", "version": env!("CARGO_PKG_VERSION")},
@@ -87,8 +84,8 @@ pub(super) fn document(routes: impl Iterator<Item = (&'static str, &'static str,
         "components": {
             "schemas": schemas.take_definitions(true),
             "securitySchemes": {
-                "apiKey": bearer("An API key makes model calls."),
-                "managementKey": bearer("A management key manages API keys."),
+                "apiKey": describe::bearer("An API key makes model calls."),
+                "managementKey": describe::bearer("A management key manages API keys."),
             },
         },
     })

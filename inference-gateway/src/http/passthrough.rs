@@ -28,6 +28,9 @@ const MAX_FORM: usize = 32 << 10;
 /// small forms.
 const SMALL_FORM: usize = 4 << 10;
 
+/// Beginning of the operator API's paths.
+const OPERATOR_PATHS: &str = "/v1/operator/";
+
 /// Path of the form that signs in with a password.
 const SIGN_IN: &str = "/dashboard/sign-in";
 
@@ -36,8 +39,10 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     let caller = call.caller();
     let Call { id, span: trace, mut request } = call;
     let trace = trace.http_request(request.method());
+    let forwarded = Forwarded::of(&request, app.proxy_trusted);
     let span = app.management.identified(&mut request, id, &trace);
-    let class = if request.uri().path() == OWN_KEY { Class::Api } else { Class::Management };
+    forwarded.write(request.headers_mut());
+    let class = class_of(request.uri().path());
     let Some((account, mark)) = account(&app, request.headers(), class, &caller).await? else {
         return refused(&app, request, &caller, &trace).instrument(span).await;
     };
@@ -51,6 +56,17 @@ pub(super) async fn forward(app: Arc<App>, call: Call) -> Result<Response<Body>,
     }
     strip(response.headers_mut());
     Ok(kept_until_taken(response, permit))
+}
+
+/// The class of keys that a path is for.
+fn class_of(path: &str) -> Class {
+    if path == OWN_KEY {
+        Class::Api
+    } else if path.starts_with(OPERATOR_PATHS) {
+        Class::Operator
+    } else {
+        Class::Management
+    }
 }
 
 /// If the request has a key of this class, finds the key's account, before the body is read. A key-service is asked

@@ -59,7 +59,7 @@ impl Router {
                 .answer(Head::of(&request, id), &Span::default(), ready(form.apply(refusal, id)))
                 .await
         } else {
-            let route = find(request.uri().path());
+            let route = find(request.uri().path()).filter(|route| route.is_served(self.app.public_operator));
             let known = route.map(|route| route.pattern);
             let pattern = known.unwrap_or("none");
             let called = Dialect::of_route(pattern).filter(|_| request.method() == Method::POST);

@@ -13,8 +13,9 @@ use axum::{
 use bytes::Bytes;
 use serde_json::Value;
 use shared::{
+    describe::JSON,
     error::ApiError,
-    wire::{MANAGEMENT, OWN_KEY},
+    wire::{MANAGEMENT, OPERATOR, OWN_KEY},
 };
 
 use super::{
@@ -26,6 +27,7 @@ use super::{
     openapi::{self, Describe},
     passthrough,
 };
+use crate::config::PublicOperator;
 use Methods::{Get, Passed, Post};
 
 /// Description of the API, built once per process.
@@ -36,6 +38,8 @@ pub(super) struct PublicRoute {
     pub(super) pattern: &'static str,
     pub(super) methods: Methods,
     pub(super) handler: fn(Arc<App>, Call) -> Handled,
+    /// Least setting that makes the public address serve the route; `None` for routes that it always serves.
+    served_from: Option<PublicOperator>,
     /// Description for `/openapi.json`. Management routes are described elsewhere, and pages have no description.
     description: Option<Describe>,
 }
@@ -78,14 +82,34 @@ const fn open(
     describe: Describe,
     handler: fn(Arc<App>, Call) -> Handled,
 ) -> PublicRoute {
-    PublicRoute { pattern, methods, handler, description: Some(describe) }
+    PublicRoute { pattern, methods, handler, served_from: None, description: Some(describe) }
 }
 
 const fn passed(pattern: &'static str, handler: fn(Arc<App>, Call) -> Handled) -> PublicRoute {
-    PublicRoute { pattern, methods: Passed, handler, description: None }
+    PublicRoute { pattern, methods: Passed, handler, served_from: None, description: None }
 }
 
-static ROUTES: [PublicRoute; 17] = [
+/// A route for operators, which the public address serves only from this setting on.
+const fn for_operators(
+    served_from: PublicOperator,
+    pattern: &'static str,
+    handler: fn(Arc<App>, Call) -> Handled,
+) -> PublicRoute {
+    PublicRoute { served_from: Some(served_from), ..passed(pattern, handler) }
+}
+
+impl PublicRoute {
+    /// Returns whether the public address serves the route with this setting.
+    pub(super) const fn is_served(&self, setting: PublicOperator) -> bool {
+        match (self.served_from, setting) {
+            (None | Some(PublicOperator::Off), _) | (Some(_), PublicOperator::All) => true,
+            (Some(from), PublicOperator::Pages) => matches!(from, PublicOperator::Pages),
+            (Some(_), PublicOperator::Off) => false,
+        }
+    }
+}
+
+static ROUTES: [PublicRoute; 18] = [
     open(Post, Dialect::CHAT, openapi::chat, |app, call| {
         Box::pin(model_call::create(app, Dialect::Chat, call))
     }),
@@ -116,8 +140,13 @@ static ROUTES: [PublicRoute; 17] = [
     passed(MANAGEMENT, |app, call| Box::pin(passthrough::forward(app, call))),
     passed("/dashboard", |app, call| Box::pin(passthrough::forward_page(app, call))),
     passed("/dashboard/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call))),
-    passed("/operator", |app, call| Box::pin(passthrough::forward_page(app, call))),
-    passed("/operator/{*rest}", |app, call| Box::pin(passthrough::forward_page(app, call))),
+    for_operators(PublicOperator::All, OPERATOR, |app, call| Box::pin(passthrough::forward(app, call))),
+    for_operators(PublicOperator::Pages, "/operator", |app, call| {
+        Box::pin(passthrough::forward_page(app, call))
+    }),
+    for_operators(PublicOperator::Pages, "/operator/{*rest}", |app, call| {
+        Box::pin(passthrough::forward_page(app, call))
+    }),
 ];
 
 pub(super) fn find(path: &str) -> Option<&'static PublicRoute> {
@@ -135,7 +164,7 @@ fn at_once(response: Response) -> Handled {
 
 /// `GET /openapi.json`
 fn described() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(openapi::JSON))], DOCUMENT.clone()).into_response()
+    ([(header::CONTENT_TYPE, HeaderValue::from_static(JSON))], DOCUMENT.clone()).into_response()
 }
 
 fn document() -> Value {
@@ -178,6 +207,8 @@ mod tests {
             ("/v1/models/", None),
             ("/v1/management/keys", Some("/v1/management/{*rest}")),
             ("/v1/management/keys/ak_0", Some("/v1/management/{*rest}")),
+            ("/v1/operator/accounts", Some("/v1/operator/{*rest}")),
+            ("/v1/operator", None),
             ("/v1/management", None),
             ("/v1/management/", None),
             ("/dashboard/keys", Some("/dashboard/{*rest}")),
@@ -202,13 +233,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn routes_for_operators_are_served_as_the_setting_says_and_no_other_route_depends_on_it() {
+        use PublicOperator::{All, Off, Pages};
+        let served = |path, setting| find(path).unwrap().is_served(setting);
+        for (path, expected) in [
+            ("/operator", [false, true, true]),
+            ("/operator/accounts", [false, true, true]),
+            ("/v1/operator/accounts", [false, false, true]),
+            ("/v1/operator/openapi.json", [false, false, true]),
+        ] {
+            assert_eq!([Off, Pages, All].map(|setting| served(path, setting)), expected, "{path}");
+        }
+        for route in ROUTES.iter().filter(|route| !route.pattern.contains("operator")) {
+            assert_eq!([Off, Pages, All].map(|setting| route.is_served(setting)), [true; 3]);
+        }
+    }
+
     /// Codes that no operation describes, because they are about routes and methods that do not exist, and about
     /// protocols.
     const UNDESCRIBED: [Code; 3] = [Code::MethodNotAllowed, Code::UpgradeRequired, Code::RotationInProgress];
 
     #[test]
     fn every_error_there_is_can_be_met_on_some_route() {
-        let text = document().to_string();
+        let text = document().to_string() + &shared::describe::operator_api("1").to_string();
         for code in Code::ALL.iter().filter(|code| !UNDESCRIBED.contains(code)) {
             assert!(text.contains(&format!("\"{}\"", code.as_str())), "{}", code.as_str());
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use domain::{
     audit::{Auditor, Figure, Quantity, Stored},
-    ledger::{Deposited, LastDeposit, Record as LedgerRecord},
+    ledger::{Deposited, LastDeposit, Record as LedgerRecord, WalletChange},
 };
 use key_service_ledger::{
     StoreError,
@@ -154,6 +154,7 @@ impl Books<'_> {
         let space = names::space(account);
         let last = moment.record.and_then(|record| record.money.last_deposit);
         let (mut amounts, mut knows_last) = (Vec::with_capacity(moment.deposited.len()), last.is_none());
+        let mut has_raised = false;
         for entries in moment.deposited.chunks(AT_ONCE) {
             let ids = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<Vec<_>, _>>()?;
             let records = ids.iter().map(|id| names::deposit(*id)).collect();
@@ -166,11 +167,12 @@ impl Books<'_> {
                 if !fits(account, id, entry, &deposited) {
                     auditor.missing(Stored::Deposit(id));
                 }
+                has_raised |= deposited.amount > NanoUsd::ZERO;
                 knows_last |= last.is_some_and(|last| is_last(last, entry, id, &deposited));
                 amounts.push(deposited.amount);
             }
         }
-        if !knows_last || (last.is_none() && !moment.deposited.is_empty()) {
+        if !knows_last || (last.is_none() && has_raised) {
             auditor.missing(Stored::LastDeposit);
         }
         Ok(amounts)
@@ -180,10 +182,25 @@ impl Books<'_> {
 /// Returns whether a deposit agrees with its index entry and, if a payment made it, with the payment's id and time. Ids
 /// of deposits that payments made contain no time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
-    match &deposited.payment {
+    let has_id = match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),
         Some(payment) => payment.id.deposit(account) == id && names::deposited(payment.at, id) == entry,
-    }
+    };
+    has_id && adds_up(deposited)
+}
+
+/// Returns whether the changes of a deposit are possible: a payment adds its amount, and a refund takes at most what was
+/// asked. The credit and the wallet change by the same amount, unless only the wallet changes.
+fn adds_up(deposited: &Deposited) -> bool {
+    let (change, least) = match &deposited.refund {
+        None => (deposited.change(), NanoUsd::from_nanos(1)),
+        Some(refund) => (deposited.change(), NanoUsd::from_nanos(refund.amount.nanos().saturating_neg())),
+    };
+    let is_possible = change >= least && (deposited.refund.is_none() || change <= NanoUsd::ZERO);
+    is_possible
+        && deposited.wallet.is_none_or(|WalletChange { change, is_alone, .. }| {
+            deposited.amount == if is_alone { NanoUsd::ZERO } else { change }
+        })
 }
 
 fn is_last(LastDeposit { credit, at }: LastDeposit, entry: &[u8], id: DepositId, of: &Deposited) -> bool {
@@ -191,6 +208,6 @@ fn is_last(LastDeposit { credit, at }: LastDeposit, entry: &[u8], id: DepositId,
 }
 
 /// Returns the deposit's id from an entry of [`names::DEPOSITED`].
-fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
+pub(super) fn deposit_id(entry: &[u8]) -> Result<DepositId, StoreError> {
     entry.get(8..).and_then(DepositId::from_slice).ok_or_else(|| damaged("the index of deposits"))
 }

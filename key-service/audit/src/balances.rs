@@ -147,7 +147,7 @@ impl Books<'_> {
     }
 
     /// Lists the next page of an index: the ids after the given id. `None` if there are no more.
-    async fn ids_behind(
+    pub(super) async fn ids_behind(
         &self,
         space: &Space,
         index: Index,

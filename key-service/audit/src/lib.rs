@@ -18,6 +18,7 @@ mod numbers;
 mod reading;
 mod remembered;
 mod sums;
+mod wallets;
 
 use std::time::Duration;
 
@@ -122,6 +123,7 @@ impl Books<'_> {
         self.prove_holds(account, &mut reading.auditor).await?;
         self.prove_counts(&space, &mut reading.auditor).await?;
         self.prove_indexes(&space, expected, &mut reading.auditor).await?;
+        self.prove_wallets(&space, &mut reading.auditor).await?;
         self.prove_events(&space, &mut reading.auditor).await?;
         for _ in 0..LATE_ROUNDS {
             if !self.read_on(account, &mut reading, balances).await? {

@@ -1,6 +1,6 @@
 //! Values of flags, and the operator who runs the command.
 
-use shared::{money::NanoUsd, text::is_name};
+use shared::{money::NanoUsd, text::is_name, time::Timestamp};
 
 use domain::event::Actor;
 
@@ -21,6 +21,10 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
         return Err(format!("must be 1 to {MAX_NAME_CHARS} visible characters, without spaces around them"));
     }
     Ok(text.to_owned())
+}
+
+pub(crate) fn time(text: &str) -> Result<Timestamp, String> {
+    Timestamp::parse(text).ok_or_else(|| "must be a date and a time, such as 2027-12-31T23:59:59Z".to_owned())
 }
 
 pub(crate) fn amount(text: &str) -> Result<NanoUsd, String> {

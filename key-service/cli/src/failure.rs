@@ -3,6 +3,7 @@
 use anyhow::anyhow;
 use shared::error::ApiError;
 
+use domain::governed::payments::PaymentRefused;
 use key_service_management::{Error, Refused, accounts::AccountRefused};
 use key_service_store::store::StoreError;
 
@@ -12,6 +13,24 @@ pub(crate) fn operator_error(error: Error<AccountRefused>) -> anyhow::Error {
         Error::Refused(refused) => anyhow!("{}: {refused}", flag(refused)),
         Error::Store(cause) => store_error(&cause, "accounts list"),
     }
+}
+
+/// Turns an error of a payment or a refund into a message for the operator. A refusal names the flag that caused it.
+pub(crate) fn payment_error(error: Error<PaymentRefused>) -> anyhow::Error {
+    let refused = match error {
+        Error::Refused(refused) => refused,
+        Error::Store(cause) => return store_error(&cause, "accounts list"),
+    };
+    let flag = match refused {
+        PaymentRefused::NoAccount | PaymentRefused::AccountClosed => "--account",
+        PaymentRefused::BadAmount | PaymentRefused::LimitTooHigh | PaymentRefused::CreditTooLow { .. } => {
+            "--amount"
+        }
+        PaymentRefused::GroupNotFound | PaymentRefused::GroupArchived | PaymentRefused::NoLimit => "--group",
+        PaymentRefused::Differs(_) => "--payment-id",
+        PaymentRefused::PaymentNotFound => "--of",
+    };
+    anyhow!("{flag}: {refused}")
 }
 
 /// Turns an error into a message with the management API's sentence. `show` is the command that lists the current
@@ -42,6 +61,5 @@ const fn flag(refused: AccountRefused) -> &'static str {
         AccountRefused::NameTaken => "--name",
         AccountRefused::NotFound => "--account",
         AccountRefused::BadAmount => "--amount",
-        AccountRefused::PaymentDiffers { .. } => "--payment-id",
     }
 }

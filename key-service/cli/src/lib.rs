@@ -1,9 +1,10 @@
 //! The operator's commands: accounts, credit, management keys, and the books.
 
-/// Commands that manage access: members, operators and management keys.
+/// Commands that manage access: members, operators, management keys and operator keys.
 mod access {
     pub(crate) mod management_keys;
     pub(crate) mod members;
+    pub(crate) mod operator_keys;
     pub(crate) mod operators;
 }
 mod accounts;
@@ -35,6 +36,7 @@ use key_service_management::Management;
 use access::{
     management_keys::{self, ManagementKeyCommand},
     members::{self, MemberCommand},
+    operator_keys::{self, OperatorKeyCommand},
     operators::{self, OperatorsCommand},
 };
 use accounts::Accounts;
@@ -115,6 +117,9 @@ pub enum Command {
     /// The people who run the installation and sign in at `/operator`
     #[command(subcommand)]
     Operators(OperatorsCommand),
+    /// Operator keys, with which programs govern the installation
+    #[command(subcommand)]
+    OperatorKeys(OperatorKeyCommand),
     /// The bills of all generations
     #[command(subcommand)]
     Journal(books::Journal),
@@ -149,8 +154,13 @@ impl Command {
     /// Returns whether the command changes the store.
     pub fn writes(&self) -> bool {
         match self {
-            Self::Accounts(Accounts::Create { .. })
-            | Self::Credits(Credits::Add { .. })
+            Self::Accounts(
+                Accounts::Create { .. }
+                | Accounts::Suspend { .. }
+                | Accounts::Restore { .. }
+                | Accounts::Close { .. },
+            )
+            | Self::Credits(Credits::Add { .. } | Credits::Refund { .. })
             | Self::ManagementKeys(
                 ManagementKeyCommand::Create { .. } | ManagementKeyCommand::Revoke { .. },
             )
@@ -176,6 +186,11 @@ impl Command {
                 | OperatorsCommand::SignInLink { .. }
                 | OperatorsCommand::Remove { .. },
             )
+            | Self::OperatorKeys(
+                OperatorKeyCommand::Create { .. }
+                | OperatorKeyCommand::Rotate { .. }
+                | OperatorKeyCommand::Revoke { .. },
+            )
             | Self::Webhooks(
                 WebhookCommand::Create { .. }
                 | WebhookCommand::Object(ObjectCommand::Update { .. })
@@ -189,6 +204,7 @@ impl Command {
             | Self::Groups(GroupCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Members(MemberCommand::List { .. })
             | Self::Operators(OperatorsCommand::List)
+            | Self::OperatorKeys(OperatorKeyCommand::List { .. })
             | Self::Webhooks(WebhookCommand::Object(ObjectCommand::List { .. } | ObjectCommand::Show(_)))
             | Self::Journal(books::Journal::Export { .. })
             | Self::Refusals(refusals::RefusalCommand::List { .. })
@@ -232,6 +248,7 @@ pub async fn run(
         Command::Members(command) => members::run(command, management, public, out).await,
         Command::SignInLink(command) => members::sign_in_link(command, management, public, out).await,
         Command::Operators(command) => operators::run(command, management, public, out).await,
+        Command::OperatorKeys(command) => operator_keys::run(command, management, out).await,
         Command::Journal(command) => {
             books::journal(command, management, out).await.or_else(unless_read_enough)
         }

@@ -16,7 +16,7 @@ use domain::{
     ledger::{Command as Ledger, Progress, histories::new_hold},
 };
 use key_service_management::{
-    accounts::NewDeposit,
+    accounts::payments::NewDeposit,
     governed::Governed as _,
     members::{SignInClient, Token},
     testing::{BEGIN, Office},
@@ -103,7 +103,8 @@ async fn a_payment_is_added_once_and_says_the_same_again() {
     office.clock.set("2027-01-01T00:00:00Z");
     assert_eq!(pay("pay_1", "50.00").await.unwrap(), said);
     let differs = pay("pay_1", "51").await.unwrap_err();
-    let expected = "--payment-id: this payment was added before with 50 USD; nothing was added now";
+    let expected =
+        "--payment-id: this id was used before for a payment of 50 USD of the account; nothing changed now";
     assert_eq!(differs, expected);
     let account = office.management.accounts().await.unwrap().remove(0);
     assert_eq!(account.credit, NanoUsd::from_usd(58));
@@ -119,13 +120,34 @@ async fn a_payment_is_added_once_and_says_the_same_again() {
 }
 
 #[tokio::test]
+async fn a_refund_takes_what_is_there_once_and_says_what_is_missing() {
+    let office = Office::open();
+    say(&office, &["accounts", "create", "--name", "acme", "--credit", "5"]).await.unwrap();
+    let refund = async |more: &[&str]| {
+        let line = ["credits", "refund", "--account", "acme", "--payment-id", "re_1", "--amount", "7"];
+        say(&office, &[&line[..], more].concat()).await
+    };
+    let unknown = refund(&["--of", "pay_9", "--partial"]).await.unwrap_err();
+    assert_eq!(unknown, "--of: there is no payment with this id");
+    let too_low = refund(&[]).await.unwrap_err();
+    assert!(too_low.starts_with("--amount: only 5 USD can be refunded"), "{too_low}");
+    let said = refund(&["--partial"]).await.unwrap();
+    let expected = "refund re_1 took 5 USD from acme, 2 USD less than asked; its credit was 0 USD then\n";
+    assert_eq!(said, expected);
+    assert_eq!(refund(&["--partial"]).await.unwrap(), said);
+    let pay = ["credits", "add", "--account", "acme", "--payment-id", "re_1", "--amount", "7"];
+    let differs = say(&office, &pay).await.unwrap_err();
+    assert!(differs.starts_with("--payment-id: this id was used before for a refund of 7 USD"), "{differs}");
+}
+
+#[tokio::test]
 async fn a_payment_whose_answer_was_lost_can_be_sent_again() {
     let office = Office::open();
     let (account, _) = office.account("acme").await;
     let line = ["credits", "add", "--account", "acme", "--amount", "5", "--payment-id", "pay_1"];
     say(&office, &line).await.unwrap();
-    // The store answers two questions (which account, and whether there is room), and is then unavailable.
-    office.records.fail_after(2);
+    // The store answers three questions (the account, its state, and the payment), and is then unavailable.
+    office.records.fail_after(3);
     let lost = say(&office, &line).await.unwrap_err();
     assert!(lost.contains("run the command again"), "{lost}");
     office.records.recover();

@@ -22,11 +22,12 @@ use shared::{
 use domain::{
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
+    ledger::Standing,
     pepper_record::{PepperRecord, Verdict},
     second_factor::{FactorId, SecondFactor, TotpSecret},
     webhook::{Webhook, WebhookSecret},
 };
-use key_service_store::store::{Credential, ManagementKey, Store, StoreError};
+use key_service_store::store::{Credential, ManagementKey, OperatorKey, Store, StoreError, operators};
 
 /// Maximum number of cached credentials. Each takes about 100 bytes.
 const CACHED_CREDENTIALS: usize = 100_000;
@@ -65,8 +66,10 @@ pub enum PepperFault {
 pub enum Identified {
     /// A live API key, on a route for API keys.
     ApiKey(AccountId, Box<ApiKey>),
-    /// A live management key, on a route for management keys.
-    ManagementKey(AccountId, ManagementKey),
+    /// A live management key of an account that is not closed, on a route for management keys.
+    ManagementKey(AccountId, ManagementKey, Option<Standing>),
+    /// A live operator key, on a route for operator keys.
+    OperatorKey(Box<OperatorKey>),
     /// The credential is unknown, or its class does not fit the route.
     Refused(Refusal),
 }
@@ -75,7 +78,8 @@ impl Identified {
     pub fn principal(self) -> Result<Principal, Refusal> {
         match self {
             Self::ApiKey(account, key) => Ok(Principal::ApiKey(account, key.id)),
-            Self::ManagementKey(account, key) => Ok(Principal::ManagementKey(account, key.id)),
+            Self::ManagementKey(account, key, _) => Ok(Principal::ManagementKey(account, key.id)),
+            Self::OperatorKey(key) => Ok(Principal::OperatorKey(operators(), key.id)),
             Self::Refused(refusal) => Err(refusal),
         }
     }
@@ -129,10 +133,7 @@ impl Credentials {
     /// Records that the peppers are right if they found this credential and its key is older than the record.
     async fn prove(&self, found: Credential) -> Result<(), StoreError> {
         let Some(record) = *self.unproven.read() else { return Ok(()) };
-        let created_at = match found.owner {
-            Principal::ApiKey(_, id) => id.created_at(),
-            Principal::ManagementKey(_, id) => id.created_at(),
-        };
+        let created_at = found.owner.created_at();
         // Only a key's first credential is as old as the key. A later credential may have been hashed with another
         // pepper.
         if found == Credential::first(found.owner) && record.is_proven_by(created_at) {
@@ -184,6 +185,7 @@ impl Credentials {
                 match (key.filter(is_live), required) {
                     (Some(key), Class::Api) => return Ok(Identified::ApiKey(account, Box::new(key))),
                     (Some(_), Class::Management) => Refusal::ManagementKeyRequired,
+                    (Some(_), Class::Operator) => Refusal::OperatorKeyRequired,
                     (None, required) => unknown(required),
                 }
             }
@@ -191,11 +193,31 @@ impl Credentials {
                 let key = self.store.management_key(account, id).await?;
                 match (key.filter(|key| key.revoked_at.is_none()), required) {
                     (Some(_), Class::Api) => Refusal::ManagementKeyNotAllowed,
+                    (Some(_), Class::Operator) => Refusal::OperatorKeyRequired,
                     (Some(key), Class::Management) if key.status(now) == Status::Expired => {
                         Refusal::KeyExpired
                     }
-                    (Some(key), Class::Management) => return Ok(Identified::ManagementKey(account, key)),
+                    (Some(key), Class::Management) => match self.store.standing(account).await? {
+                        Some(standing) if standing.is_closed() => Refusal::AccountClosed,
+                        standing => return Ok(Identified::ManagementKey(account, key, standing)),
+                    },
                     (None, required) => unknown(required),
+                }
+            }
+            Some(Credential { owner: Principal::OperatorKey(_, id), number: _ }) => {
+                let key = self.store.operator_key(id).await?.map(|key| (key.status(now), key));
+                match (key, required) {
+                    (Some((Status::Active, key)), Class::Operator) => {
+                        return Ok(Identified::OperatorKey(Box::new(key)));
+                    }
+                    (Some((Status::Active, _)), Class::Api | Class::Management) => {
+                        Refusal::OperatorKeyNotAllowed
+                    }
+                    (Some((Status::Expired, _)), Class::Operator) => Refusal::KeyExpired,
+                    // The answer does not show that a key existed once it has ended.
+                    (Some((Status::Expired | Status::Revoked | Status::Disabled, _)) | None, required) => {
+                        unknown(required)
+                    }
                 }
             }
         };
@@ -259,6 +281,7 @@ const fn unknown(required: Class) -> Refusal {
     match required {
         Class::Api => Refusal::InvalidApiKey,
         Class::Management => Refusal::InvalidManagementKey,
+        Class::Operator => Refusal::InvalidOperatorKey,
     }
 }
 

@@ -9,6 +9,7 @@ use axum::{
 use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
+    money::NanoUsd,
     wire::EVENT_TYPES,
 };
 
@@ -224,6 +225,7 @@ fn actor(actor: &Actor) -> Markup {
             Actor::ManagementKey { name, .. } => { "management key " bdi { (name) } },
             Actor::Member { name, .. } => { bdi { (name) } },
             Actor::Operator { name } => { "operator" @if name != "operator" { " " bdi { (name) } } },
+            Actor::OperatorKey { name, .. } => { "operator key " bdi { (name) } },
             Actor::System => span.quiet { "the service" },
         }
     }
@@ -234,7 +236,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
     html! {
         @match kind {
             EventKind::KeyCreated { changes } | EventKind::GroupCreated { changes } => (list(changes, false, named)),
-            EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true, named)),
+            EventKind::AccountUpdated { changes } | EventKind::KeyUpdated { changes } | EventKind::GroupUpdated { changes } => (list(changes, true, named)),
             EventKind::KeyRotated { previous_key_expires_at } => {
                 @if let Some(at) = previous_key_expires_at { "the previous key works until " (time_to_second(*at)) }
             },
@@ -243,10 +245,17 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             EventKind::CreditThresholdReached(threshold) | EventKind::CreditExhausted(threshold) => {
                 (usd(threshold.amount.left_after(threshold.used))) " of " (usd(threshold.amount)) " left"
             },
-            EventKind::CreditAdded { amount, note, payment_id, .. } => {
-                (usd(*amount))
-                @if !note.is_empty() { ", " bdi { (note) } }
-                @if let Some(payment) = payment_id { ", payment " bdi { (payment.as_str()) } }
+            EventKind::CreditAdded(paid) | EventKind::GroupPaid(paid) => {
+                (usd(paid.amount))
+                @if !paid.note.is_empty() { ", " bdi { (paid.note) } }
+                @if let Some(payment) = &paid.payment_id { ", payment " bdi { (payment.as_str()) } }
+            },
+            EventKind::CreditRefunded(refunded) | EventKind::GroupRefunded(refunded) => {
+                (usd(refunded.amount))
+                @if refunded.shortfall > NanoUsd::ZERO { ", " (usd(refunded.shortfall)) " less than asked" }
+                @if !refunded.note.is_empty() { ", " bdi { (refunded.note) } }
+                @if let Some(refund) = &refunded.payment_id { ", refund " bdi { (refund.as_str()) } }
+                @if let Some(of) = &refunded.of { ", payment " bdi { (of.as_str()) } }
             },
             EventKind::ManagementKeyCreated { name, scope, group_id, expires_at, .. } => {
                 bdi { (name) }
@@ -256,13 +265,18 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             },
             EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
+                // No account has these.
+                | EventKind::OperatorKeyCreated { name, .. } | EventKind::OperatorKeyRotated { name, .. }
+                | EventKind::OperatorKeyRevoked { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },
             EventKind::MemberInvited { name, role, group_id, .. } => { bdi { (name) } ", " (role_of(role, *group_id, named)) },
             EventKind::MemberRoleChanged { name, role, group_id, previous_role, previous_group_id, .. } => {
                 bdi { (name) } ", " (role_of(previous_role, *previous_group_id, named)) " → " (role_of(role, *group_id, named))
             },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
-            EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
+            EventKind::AccountSuspended { reason } => bdi { (reason) },
+            EventKind::AccountRestored {} | EventKind::AccountClosed {}
+                | EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},
         }
     }
 }

@@ -47,12 +47,14 @@ fn reasons(counts: &[(String, u64)], with_links: bool) -> Markup {
 }
 
 /// Reasons for a refusal that requests can be filtered by, each as shown on pages.
-pub(super) const REASONS: [(&str, &str); 10] = [
+pub(super) const REASONS: [(&str, &str); 12] = [
     ("key_limit_reached", "limit reached"),
     ("group_limit_reached", "group limit reached"),
     ("insufficient_credits", "credit used up"),
     ("spend_reserved", "held by other requests"),
     ("invalid_api_key", "key revoked"),
+    ("account_suspended", "account suspended"),
+    ("account_closed", "account closed"),
     ("key_disabled", "key disabled"),
     ("key_expired", "key expired"),
     ("group_archived", "group archived"),
@@ -84,6 +86,8 @@ pub(super) fn explained(reason: &str) -> &'static str {
             "Requests in flight hold what is left. Try again shortly; the SDKs do so by themselves."
         }
         "invalid_api_key" => "The key is unknown or was revoked.",
+        "account_suspended" => "The account is suspended. Ask whoever runs this service.",
+        "account_closed" => "The account is closed.",
         "key_disabled" => "The key is disabled. An owner can enable it in its settings.",
         "key_expired" => "The key has expired.",
         "group_archived" => "The key's group, or the group above it, is archived.",

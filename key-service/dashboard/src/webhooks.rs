@@ -92,6 +92,7 @@ fn status(webhook: &Webhook) -> Markup {
             None => span.badge.active { "enabled" },
             Some((at, DisabledReason::Owner)) => { span.badge.revoked { "disabled" } " by an owner, " (time(at)) },
             Some((at, DisabledReason::Failing)) => { span.badge.short { "disabled" } " no delivery for 24 hours, " (time(at)) },
+            Some((at, DisabledReason::AccountClosed)) => { span.badge.revoked { "disabled" } " the account was closed, " (time(at)) },
             Some((at, DisabledReason::Gone)) => { span.badge.short { "disabled" } " answered 410, " (time(at)) },
         }
     }
@@ -102,7 +103,7 @@ pub(super) fn failed(webhooks: &[Webhook]) -> Vec<Markup> {
     let failed = webhooks.iter().filter_map(|webhook| match webhook.disabled {
         Some((at, DisabledReason::Failing)) => Some((webhook, at, "no delivery for 24 hours")),
         Some((at, DisabledReason::Gone)) => Some((webhook, at, "it answered 410")),
-        Some((_, DisabledReason::Owner)) | None => None,
+        Some((_, DisabledReason::Owner | DisabledReason::AccountClosed)) | None => None,
     });
     let sentence = |(webhook, at, reason): (&Webhook, Timestamp, &str)| {
         html! { "The webhook " a href={ (PATH) "/" (webhook.id.to_string()) } { bdi { (webhook.url.as_str()) } }
@@ -181,6 +182,7 @@ const fn why(reason: DisabledReason) -> &'static str {
         DisabledReason::Failing => {
             "An event could not be delivered for 24 hours. Once you enable it again, it receives that event and all later ones."
         }
+        DisabledReason::AccountClosed => "The account was closed.",
         DisabledReason::Gone => {
             "It answered 410 (Gone). Once you enable it again, it receives that event and all later ones."
         }

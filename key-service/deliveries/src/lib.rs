@@ -25,7 +25,8 @@ use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use shared::{
     clock::{Clock, random_bytes},
-    ids::AccountId,
+    ids::{AccountId, WebhookId},
+    time::Timestamp,
 };
 use shared_observe::failure_log::Throttle;
 use tokio::time::{Instant, sleep};
@@ -36,7 +37,10 @@ pub use sender::Sender;
 
 use domain::{
     event::{Act, Actor, EventSearch},
-    webhook::{Attempt, Delivery, DeliveryOutcome, ReceiverAnswer, StoredWebhook, Webhook, WebhookPatch},
+    webhook::{
+        Attempt, Delivery, DeliveryOutcome, DisabledReason, ReceiverAnswer, StoredWebhook, Webhook,
+        WebhookPatch, end_with_account,
+    },
 };
 use key_service_credentials::Credentials;
 use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Store, StoreError};
@@ -115,6 +119,13 @@ impl Dispatcher {
     async fn deliver(self: &Arc<Self>, account: AccountId, look: usize) -> Result<(), StoreError> {
         let webhooks = self.store.webhooks(account).await?;
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
+        let now = self.clock.now();
+        if last.first().is_some_and(|last| end_with_account(&last.event, now)) {
+            for stored in webhooks.iter().filter(|stored| stored.webhook.disabled.is_none()) {
+                self.disable(account, stored.webhook.id, DisabledReason::AccountClosed, now).await?;
+            }
+            return Ok(());
+        }
         let last = last.first().map_or(0, |event| event.number);
         if let Some(after) = page_of_look(&webhooks, last, look) {
             self.fan_out(account, &webhooks, after).await?;
@@ -203,20 +214,31 @@ impl Dispatcher {
         };
         let attempt = Attempt { event, kind, at, milliseconds, answer };
         let is_last = self.store.finish_delivery(account, webhook.id, delivery, &attempt, next).await?;
-        if let Some(reason) = ends.filter(|_| is_last) {
-            let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
-            let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
-            match self.store.update_webhook(account, webhook.id, patch, &act).await {
-                Ok(_) => {
-                    metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
-                    tracing::warn!(%account, webhook = %webhook.id, reason = reason.as_str(), "a webhook is disabled");
-                }
-                // The webhook was removed in the meantime.
-                Err(Error::Refused(_)) => {}
-                Err(Error::Store(cause)) => return Err(cause),
-            }
+        match ends.filter(|_| is_last) {
+            Some(reason) => self.disable(account, webhook.id, reason, now).await,
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    async fn disable(
+        &self,
+        account: AccountId,
+        webhook: WebhookId,
+        reason: DisabledReason,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
+        let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
+        match self.store.update_webhook(account, webhook, patch, &act).await {
+            Ok(_) => {
+                metrics::counter!("keyservice_webhooks_disabled_total").increment(1);
+                tracing::warn!(%account, %webhook, reason = reason.as_str(), "a webhook is disabled");
+                Ok(())
+            }
+            // The webhook was removed in the meantime.
+            Err(Error::Refused(_)) => Ok(()),
+            Err(Error::Store(cause)) => Err(cause),
+        }
     }
 }
 

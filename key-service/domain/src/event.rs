@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{EventId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
 };
 
-use crate::payment::PaymentId;
-
 mod changes;
+mod payments;
 mod threshold;
 
 use self::{changes::json, threshold::usd};
 pub use self::{
     changes::{Change, MAX_CHANGE_BYTES},
+    payments::{PaymentMade, RefundMade},
     threshold::{MoneyBound, Threshold},
 };
 
@@ -40,6 +40,8 @@ pub enum Actor {
         /// Name of the user who ran the command on the server, or of the operator who signed in.
         name: String,
     },
+    /// A program with an operator key.
+    OperatorKey { id: OperatorKeyId, name: String },
     /// The service itself.
     System,
 }
@@ -77,6 +79,15 @@ macro_rules! kinds {
 kinds! {
     /// An operator created the account.
     AccountCreated { name: String } = "account.created",
+    /// An operator changed the account's external id or metadata.
+    AccountUpdated {
+        #[serde(with = "changes")]
+        changes: Vec<Change>,
+    } = "account.updated",
+    /// An operator suspended the account: its keys are refused, and only operators change it.
+    AccountSuspended { reason: String } = "account.suspended",
+    AccountRestored {} = "account.restored",
+    AccountClosed {} = "account.closed",
     KeyCreated {
         /// Settings of the new key; each `before` is empty.
         #[serde(with = "changes")]
@@ -108,21 +119,17 @@ kinds! {
         changes: Vec<Change>,
     } = "group.updated",
     GroupArchived {} = "group.archived",
+    /// A payment raised the group's limit. The account's credit stayed unchanged.
+    GroupPaid(PaymentMade) = "group.paid",
+    /// A refund lowered the group's limit. The account's credit stayed unchanged.
+    GroupRefunded(RefundMade) = "group.refunded",
     /// A group has used a certain share of a limit.
     GroupThresholdReached(Threshold) = "group.threshold_reached",
     /// A limit of a group is used up, or what is left of it cannot pay for a request.
     GroupLimitReached(Threshold) = "group.limit_reached",
-    CreditAdded {
-        deposit_id: DepositId,
-        #[serde(deserialize_with = "usd")]
-        amount: NanoUsd,
-        /// Note for people; may be empty.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        note: String,
-        /// Id of the payment, if the operator gave one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        payment_id: Option<PaymentId>,
-    } = "credit.added",
+    CreditAdded(PaymentMade) = "credit.added",
+    /// Credit was taken back: a refund, a chargeback or a correction.
+    CreditRefunded(RefundMade) = "credit.refunded",
     /// Only a certain share of the account's credit is left.
     CreditThresholdReached(Threshold) = "credit.threshold_reached",
     /// The account's credit is used up, or what is left of it cannot pay for a request.
@@ -178,6 +185,28 @@ kinds! {
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
     } = "webhook.disabled",
+    /// An operator made an operator key.
+    OperatorKeyCreated {
+        operator_key_id: OperatorKeyId,
+        name: String,
+        scopes: Vec<String>,
+        /// Time from which the key is refused, if any.
+        expires_at: Option<Timestamp>,
+        /// Networks that the key works from; `None` for any.
+        networks: Option<Vec<String>>,
+        /// The largest payment that the key may make.
+        #[serde(deserialize_with = "usd")]
+        max_payment: NanoUsd,
+    } = "operator_key.created",
+    /// An operator key was replaced by a new one with the same rights.
+    OperatorKeyRotated {
+        operator_key_id: OperatorKeyId,
+        name: String,
+        new_operator_key_id: OperatorKeyId,
+        /// Time from which the previous key is refused.
+        previous_key_expires_at: Timestamp,
+    } = "operator_key.rotated",
+    OperatorKeyRevoked { operator_key_id: OperatorKeyId, name: String } = "operator_key.revoked",
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -261,6 +290,10 @@ impl EventKind {
             | Self::CreditThresholdReached(threshold)
             | Self::CreditExhausted(threshold) => Some(threshold),
             Self::AccountCreated { .. }
+            | Self::AccountUpdated { .. }
+            | Self::AccountSuspended { .. }
+            | Self::AccountRestored {}
+            | Self::AccountClosed {}
             | Self::KeyCreated { .. }
             | Self::KeyUpdated { .. }
             | Self::KeyRotated { .. }
@@ -268,7 +301,10 @@ impl EventKind {
             | Self::GroupCreated { .. }
             | Self::GroupUpdated { .. }
             | Self::GroupArchived {}
-            | Self::CreditAdded { .. }
+            | Self::GroupPaid(_)
+            | Self::GroupRefunded(_)
+            | Self::CreditAdded(_)
+            | Self::CreditRefunded(_)
             | Self::ManagementKeyCreated { .. }
             | Self::ManagementKeyRevoked { .. }
             | Self::MemberInvited { .. }
@@ -277,7 +313,10 @@ impl EventKind {
             | Self::MemberSignedIn { .. }
             | Self::MemberSecondFactorEnabled { .. }
             | Self::MemberSecondFactorRemoved { .. }
-            | Self::WebhookDisabled { .. } => None,
+            | Self::WebhookDisabled { .. }
+            | Self::OperatorKeyCreated { .. }
+            | Self::OperatorKeyRotated { .. }
+            | Self::OperatorKeyRevoked { .. } => None,
         }
     }
 
@@ -317,9 +356,10 @@ impl Actor {
     /// Returns whether the actor's name contains `part`, which is in lower case.
     fn is_named(&self, part: &str) -> bool {
         match self {
-            Self::ManagementKey { name, .. } | Self::Member { name, .. } | Self::Operator { name } => {
-                name.to_lowercase().contains(part)
-            }
+            Self::ManagementKey { name, .. }
+            | Self::Member { name, .. }
+            | Self::Operator { name }
+            | Self::OperatorKey { name, .. } => name.to_lowercase().contains(part),
             Self::System => false,
         }
     }
@@ -329,6 +369,7 @@ impl Actor {
             Self::ManagementKey { id, name } => ("management_key", Some(id.to_string()), Some(name)),
             Self::Member { id, name } => ("member", Some(id.to_string()), Some(name)),
             Self::Operator { name } => ("operator", None, Some(name)),
+            Self::OperatorKey { id, name } => ("operator_key", Some(id.to_string()), Some(name)),
             Self::System => ("system", None, None),
         };
         ActorObject { r#type: r#type.into(), id, name: name.cloned() }
@@ -339,6 +380,7 @@ impl Actor {
             "management_key" => Self::ManagementKey { id: id?.parse().ok()?, name: name? },
             "member" => Self::Member { id: id?.parse().ok()?, name: name? },
             "operator" => Self::Operator { name: name? },
+            "operator_key" => Self::OperatorKey { id: id?.parse().ok()?, name: name? },
             "system" => Self::System,
             _ => return None,
         })

@@ -67,6 +67,7 @@ fn events() {
         event("key.rotated", system, r#"{"previous_key_expires_at":"2026-11-22T12:00:00Z"}"#),
         event("key.limit_reached", system, r#"{"limit":5,"used":4.9,"percent":98,"per":null}"#),
         event("credit.added", system, r#"{"amount":12.5,"credit":20,"note":"n"}"#),
+        event("credit.refunded", system, r#"{"amount":2,"shortfall":1,"of":"pay_1","payment_id":"re_1"}"#),
         event("key.revoked", system, "{}"),
     ];
     assert!(examples.iter().any(|text| Event::from_json(text).is_some()));

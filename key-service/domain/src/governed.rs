@@ -1,7 +1,11 @@
 //! Results of requests about keys, groups and webhooks: what was created, or why the request was refused.
 
+pub mod payments;
+pub mod registry;
+
 use shared::{
     error::{ApiError, Code},
+    money::NanoUsd,
     wire::{MAX_METADATA, MAX_RAISE, Noun},
 };
 
@@ -27,6 +31,16 @@ impl<T> Made<T> {
     }
 }
 
+/// The idempotency key was used with a different request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdempotencyKeyReused;
+
+impl From<IdempotencyKeyReused> for Refused {
+    fn from(_: IdempotencyKeyReused) -> Self {
+        Self::IdempotencyKeyReused
+    }
+}
+
 /// Reason why a key, group or webhook was not created, changed or found. Every interface shows the same sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -40,6 +54,8 @@ pub enum Refused {
     RotationInProgress,
     /// An archived group cannot be changed.
     GroupArchived,
+    /// Only payments and refunds change the limit of a wallet, given here.
+    LimitIsPaid(NanoUsd),
     /// The metadata would have too many names.
     TooMuchMetadata,
     /// This setting names a group that it cannot have.
@@ -83,6 +99,11 @@ impl From<Refused> for ApiError {
                  `\"force\": true` to end it now.",
             ),
             Refused::GroupArchived => Self::new(Code::ArchivedGroup, "An archived group cannot be changed."),
+            Refused::LimitIsPaid(limit) => {
+                let message =
+                    format!("The group's `limit` is {limit} USD and changes only by payments and refunds.");
+                Self::at(Code::GroupLimitIsPaid, "limit", message)
+            }
             Refused::TooMuchMetadata => {
                 let message = format!("`metadata` would have more than {MAX_METADATA} members.");
                 Self::at(Code::ObjectAboveMaxProperties, "metadata", message)

@@ -81,6 +81,7 @@ fields! {
         Metadata = metadata: MetadataPatch;
     }
     answered(group, _now) {
+        Paid = group.spend.wallet.map(|wallet| wallet.paid);
         Keys = group.keys;
         CreatedAt = group.created_at;
         ArchivedAt = group.spend.archived_at;
@@ -150,6 +151,9 @@ impl Group {
         let defaults = &self.key_defaults.metadata;
         if !patch.metadata.fits(&self.metadata, now) || !patch.key_defaults.metadata.fits(defaults, now) {
             return Err(Refused::TooMuchMetadata);
+        }
+        if let Some(limit) = self.spend.paid_limit(&patch.bounds) {
+            return Err(Refused::LimitIsPaid(limit));
         }
         patch.bounds.judge_raises(&self.spend.budget, now).map_err(Refused::BadRaise)?;
         Ok(self.with(patch, now))

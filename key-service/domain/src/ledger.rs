@@ -16,10 +16,14 @@
 //! Lease time is counted in ticks of the account. [`Command::Tick`] is a compare-and-set that key-services send one
 //! quantum after the last tick they saw (`domain::lease_clock`). No machine's clock decides when a hold expires.
 //!
+//! Payments raise the account's credit, the limit of a group, or both. A group whose limit was paid has a **wallet**.
+//! Refunds take at most what is neither used nor held.
+//!
 //! Invariants, after every step of any sequence of commands:
 //! - `used + held <= limit` for every budget, unless the limit was later set or lowered or its raise ended; the same
 //!   applies to each window, with the amount used in the window and everything held;
 //! - `held <= credit` for every account;
+//! - `limit = opening + paid` for every wallet, and `paid` is the sum of the changes by payments and refunds;
 //! - a budget's `used` is the sum of the charges of all settlements with the budget in their chain, and the sum of the
 //!   changes in their journal entries;
 //! - a repeated command changes nothing and has the same outcome (for an expiry: nothing is left to expire).
@@ -28,30 +32,31 @@ mod bounds;
 mod command;
 mod events;
 mod funds;
+mod paid;
 mod raise;
 mod rate;
 mod record;
+mod standing;
 mod state;
 
 use std::time::Duration;
 
 use shared::{money::NanoUsd, time::Timestamp};
 
-use crate::payment::Payment;
-
-use self::{bounds::plus, funds::Funds};
+use self::{bounds::plus, funds::Funds, paid::Asked};
 pub use self::{
     bounds::{Bounds, BoundsPatch, Budget, Window, allowed_models, is_nearly_used},
     command::{Command, Level, NewHold, Outcome, RecordId, Refused},
-    events::{CallEvents, Holder, Passed, Told, deposited, passed_by_bounds},
+    events::{CallEvents, Holder, Passed, Told, passed_by_bounds},
     funds::{IN_FLIGHT, rate_limited},
     raise::{BadRaise, RaiseFault},
     rate::{MOST_TAKEN, MOST_TOKENS, Missing, RATE_UNITS, Rate, tightest},
     record::{
-        Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, Payer, Progress, Record,
-        Settlement,
+        Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, PaidTo, Payer, PaymentTerms,
+        Progress, Record, RefundAsked, Settlement, WalletChange,
     },
-    state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State},
+    standing::{AccountStatus, Standing, StandingAct, StandingRefused},
+    state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State, Wallet},
 };
 
 /// How long every store remembers a generation's settlement, counted from the generation's beginning.
@@ -66,20 +71,19 @@ pub const MOST_LEAD: Duration = Duration::from_hours(2);
 
 /// Applies a command to the state. The error is the reason for a refusal.
 pub fn apply(state: State, command: &Command, now: Timestamp) -> Result<(State, Outcome), Refused> {
+    if let Some(asked) = Asked::of(command) {
+        return paid::apply(state, &asked, now);
+    }
     let State { account, key, groups, record, is_forgotten } = state;
     match command {
-        Command::Deposit { amount, note, payment_id, .. } => {
-            let payment = payment_id.clone().map(|id| Payment { id, at: now });
-            let new = Deposited { amount: *amount, credit: None, note: note.clone(), payment };
-            let (account, record, outcome) = deposit(account, record, new, now)?;
-            return Ok((State { account, key, groups, record, is_forgotten }, outcome));
-        }
         Command::Tick { seen } => {
             let tick = if *seen == Some(account.tick) { account.tick + 1 } else { account.tick };
             let account = Account { tick, ..account };
             return Ok((State { account, key, groups, record, is_forgotten }, Outcome::Ticked(tick)));
         }
-        Command::Check { .. }
+        Command::Deposit { .. }
+        | Command::Refund { .. }
+        | Command::Check { .. }
         | Command::Hold(_)
         | Command::Extend { .. }
         | Command::Capture { .. }
@@ -154,38 +158,16 @@ fn spend(
             Ok((Record::Closed(settlement.clone()), Outcome::Expired(settlement)))
         }
         (Command::Expire { .. }, Record::Open(hold)) => Ok((Record::Open(hold), Outcome::NotDue)),
-        (Command::Hold(_) | Command::Extend { .. } | Command::Expire { .. }, record) => {
-            Ok((record, Outcome::Gone))
-        }
-        (Command::Deposit { .. } | Command::Tick { .. }, record) => Ok((record, Outcome::Gone)),
+        (
+            Command::Hold(_)
+            | Command::Extend { .. }
+            | Command::Expire { .. }
+            | Command::Deposit { .. }
+            | Command::Refund { .. }
+            | Command::Tick { .. },
+            record,
+        ) => Ok((record, Outcome::Gone)),
     }
-}
-
-fn deposit(
-    account: Account,
-    record: Record,
-    new: Deposited,
-    now: Timestamp,
-) -> Result<(Account, Record, Outcome), Refused> {
-    match record {
-        Record::None => {}
-        Record::Deposited(earlier) if earlier.amount != new.amount => {
-            return Err(Refused::DepositDiffers { earlier: earlier.amount });
-        }
-        Record::Deposited(earlier) => {
-            let outcome = Outcome::Deposited(earlier.credit.unwrap_or(account.credit));
-            return Ok((account, Record::Deposited(earlier), outcome));
-        }
-        record @ (Record::Open(_) | Record::Closed(_)) => return Ok((account, record, Outcome::Gone)),
-    }
-    if new.amount <= NanoUsd::ZERO {
-        return Err(Refused::BadDeposit);
-    }
-    let credit =
-        account.credit.checked_add(new.amount).filter(|c| *c <= NanoUsd::MAX).ok_or(Refused::BadDeposit)?;
-    let last_deposit = Some(LastDeposit { credit, at: now });
-    let record = Record::Deposited(Deposited { credit: Some(credit), ..new });
-    Ok((Account { credit, last_deposit, ..account }, record, Outcome::Deposited(credit)))
 }
 
 /// Returns the journal entry for a change of a generation's record; `None` if the change billed nothing.

@@ -10,7 +10,7 @@ mod books {
     pub mod upstream_calls;
     pub mod usage;
 }
-/// The stored form of credentials, and the rights of management keys and members.
+/// The stored form of credentials, and the rights of management keys, members and operator keys.
 mod credentials {
     pub mod access;
     pub mod digest;

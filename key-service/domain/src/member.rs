@@ -85,7 +85,10 @@ impl LinkMaker {
     pub fn of(actor: &Actor) -> Self {
         match actor {
             Actor::Member { name, .. } => Self::Owner(name.clone()),
-            Actor::ManagementKey { .. } | Actor::Operator { .. } | Actor::System => Self::Operator,
+            Actor::ManagementKey { .. }
+            | Actor::Operator { .. }
+            | Actor::OperatorKey { .. }
+            | Actor::System => Self::Operator,
         }
     }
 }

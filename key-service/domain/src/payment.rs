@@ -1,15 +1,15 @@
 //! Payments, identified by the operator's billing system so that each is added to an account's credit only once.
 
+use std::str::FromStr;
+
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use shared::{
     ids::{AccountId, DepositId},
     text::is_name,
     time::Timestamp,
+    wire::MAX_PAYMENT_ID_CHARS,
 };
-
-/// Maximum length of a payment's id in characters, the same as for a group's `external_id`.
-pub const MAX_PAYMENT_ID_CHARS: usize = 128;
 
 /// Id of a payment in the operator's billing system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +42,15 @@ impl PaymentId {
         let mut chance = [0; 10];
         hasher.finalize_xof().fill(&mut chance);
         DepositId::new(Timestamp::from_millis(0), chance)
+    }
+}
+
+impl FromStr for PaymentId {
+    type Err = ();
+
+    /// Reads an id that may be stored.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::stored(text).ok_or(())
     }
 }
 

@@ -6,10 +6,15 @@ use std::collections::BTreeMap;
 use shared::{
     money::NanoUsd,
     time::Timestamp,
-    wire::{Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Raise, Value},
+    wire::{
+        AccountField, Bound, Fields, Kept, Limit, LimitWindow, MAX_METADATA, Raise, SuspensionField, Value,
+    },
 };
 
-use crate::ledger::{Bounds, BoundsPatch, Budget};
+use crate::{
+    event::Change,
+    ledger::{Bounds, BoundsPatch, Budget},
+};
 
 /// Names and values chosen by the caller.
 pub type Metadata = BTreeMap<String, String>;
@@ -79,6 +84,73 @@ impl Merge for MetadataPatch {
 
     fn value_of(metadata: &Metadata) -> Value {
         Value::Metadata(metadata.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect())
+    }
+}
+
+/// What operators record about an account, in addition to its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountLabels {
+    /// The operator's own id of the account, unique in the installation.
+    pub external_id: Option<String>,
+    pub metadata: Metadata,
+    /// Why the account is suspended; `None` while it is active. Its members see it.
+    pub suspended_reason: Option<String>,
+}
+
+/// A change of an account, or the settings of a new account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountPatch {
+    pub name: Option<String>,
+    pub external_id: Option<Option<String>>,
+    pub metadata: MetadataPatch,
+}
+
+impl Patch for AccountPatch {
+    type Field = AccountField;
+
+    fn set(&mut self, field: AccountField, value: Value) -> bool {
+        match field {
+            AccountField::Name => keep(&mut self.name, value),
+            AccountField::ExternalId => keep(&mut self.external_id, value),
+            AccountField::Metadata => {
+                let change = MetadataPatch::from_value(value);
+                change.map(|change| self.metadata = change).is_some()
+            }
+        }
+    }
+}
+
+/// The reason for a suspension.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Suspension {
+    pub reason: String,
+}
+
+impl Patch for Suspension {
+    type Field = SuspensionField;
+
+    fn set(&mut self, field: SuspensionField, value: Value) -> bool {
+        match field {
+            SuspensionField::Reason => String::from_value(value).map(|reason| self.reason = reason).is_some(),
+        }
+    }
+}
+
+impl AccountLabels {
+    /// Applies a change to the metadata. The external id has its own claim, so the store sets it.
+    #[must_use]
+    pub fn with(mut self, change: &MetadataPatch, now: Timestamp) -> Self {
+        change.apply(&mut self.metadata, now);
+        self
+    }
+
+    /// Settings that differ from earlier ones.
+    pub fn changes_since(&self, before: &Self) -> Vec<Change> {
+        let external_ids = [before, self].map(|labels| labels.external_id.to_value());
+        let metadata = [before, self].map(|labels| MetadataPatch::value_of(&labels.metadata));
+        let changes = [(AccountField::ExternalId, external_ids), (AccountField::Metadata, metadata)];
+        let changes = changes.into_iter().filter(|(_, [before, after])| before != after);
+        changes.map(|(field, [before, after])| Change::new(field.row().name, &before, &after)).collect()
     }
 }
 

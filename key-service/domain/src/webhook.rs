@@ -19,7 +19,7 @@ pub use signature::WebhookSecret;
 
 use crate::{
     credentials::digest::Digest,
-    event::EventKind,
+    event::{Event, EventKind},
     settings::{Patch, keep},
 };
 
@@ -60,6 +60,9 @@ pub enum DisabledReason {
     Failing,
     #[n(2)]
     Gone,
+    /// The account was closed 24 hours ago.
+    #[n(3)]
+    AccountClosed,
 }
 
 /// A webhook, and the number of the last event for which it was decided whether to send it.
@@ -127,7 +130,9 @@ pub enum DeliveryOutcome {
     Disable(DisabledReason),
 }
 
-shared::names! { DisabledReason: Owner = "owner", Failing = "failing", Gone = "gone" }
+shared::names! {
+    DisabledReason: Owner = "owner", Failing = "failing", Gone = "gone", AccountClosed = "account_closed"
+}
 
 impl Patch for WebhookPatch {
     type Field = WebhookField;
@@ -147,6 +152,16 @@ impl Patch for WebhookPatch {
             WebhookField::CreatedAt | WebhookField::DisabledAt | WebhookField::DisabledReason => false,
         }
     }
+}
+
+/// Returns whether an account's webhooks end, given its last event: a day after the account was closed, so that what
+/// happened before is delivered.
+pub fn end_with_account(last: &Event, now: Timestamp) -> bool {
+    if let EventKind::WebhookDisabled { reason, .. } = &last.kind {
+        // The process that disabled this one may have died before the others.
+        return reason == DisabledReason::AccountClosed.as_str();
+    }
+    matches!(last.kind, EventKind::AccountClosed {}) && last.at.plus(GIVEN_UP_AFTER) <= now
 }
 
 impl Webhook {

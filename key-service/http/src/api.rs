@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::Uri;
 use shared::clock::Clock;
 
 use key_service_management::Management;
@@ -10,4 +11,6 @@ use key_service_management::Management;
 pub(crate) struct Api {
     pub(crate) management: Arc<Management>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The address that clients use, if configured.
+    pub(crate) public_url: Option<Uri>,
 }

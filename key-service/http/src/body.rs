@@ -47,9 +47,15 @@ pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<
     // The separator is a line feed, which no header can contain.
     let of_group = |key: String| match caller.access.group {
         Some(group) => format!("{group}\n{key}"),
+        None if caller.is_operator() => format!("operator\n{key}"),
         None => key,
     };
     Ok(key.map(of_group))
+}
+
+/// Path of the collection that a request creates an object in.
+pub(super) fn collection_path(request: &Request) -> String {
+    request.uri().path().trim_end_matches('/').to_owned()
 }
 
 fn given_idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

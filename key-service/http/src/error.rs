@@ -24,6 +24,12 @@ pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -
     error.map(said).into()
 }
 
+/// Makes the error for a change in a suspended account.
+pub(super) fn read_only() -> ApiError {
+    let says = "The account is suspended, so nothing can be changed. Ask whoever runs this service.";
+    ApiError::new(Code::AccountReadOnly, says)
+}
+
 /// Returns the error for an `after` id that does not exist in the account.
 pub(super) fn unknown_cursor<T: Listed>() -> ApiError {
     let message = format!("`after` must be the id of {} of the account.", T::NAME);

@@ -1,4 +1,4 @@
-//! The management API over HTTP.
+//! The management API and the operator API over HTTP.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use axum::{
     response::Response,
     routing::{MethodFilter, MethodRouter, on},
 };
-use http::{HeaderValue, header};
+use http::{HeaderValue, Uri, header};
 use shared::{
     clock::Clock,
     ids::RequestId,
     text::{shown_method, shown_path},
-    wire::{Endpoint, Noun, ROUTES, Route},
+    wire::{Endpoint, Noun, OPERATOR_ROUTES, ROUTES, Route},
 };
 use shared_config::internal_token::InternalToken;
 use shared_door::{
@@ -32,13 +32,16 @@ use key_service_management::Management;
 
 use api::Api;
 use nouns::{groups, keys, webhooks};
+use parts::{Door, ServedRoute};
 
 mod api;
 mod body;
 mod error;
 mod listing;
 mod nouns;
+mod operator;
 mod parts;
+mod payments;
 mod query;
 mod reach;
 mod reading;
@@ -49,12 +52,20 @@ pub fn router(
     management: Arc<Management>,
     clock: Arc<dyn Clock>,
     internal_token: InternalToken,
+    public_url: Option<Uri>,
     pages: Router,
 ) -> Router {
-    let api = Api { management, clock: clock.clone() };
-    let routed = |router: Router<Api>, route: &'static Route| router.route(&route.path(), handler(route));
-    ROUTES
+    let api = Api { management, clock: clock.clone(), public_url };
+    let of_accounts =
+        ROUTES.iter().map(|route| (route.path(), ServedRoute { route, door: Door::Management }));
+    let of_operators = OPERATOR_ROUTES
         .iter()
+        .chain(&ROUTES)
+        .filter_map(|route| Some((route.operator_path()?, ServedRoute { route, door: Door::Operator })));
+    let routed =
+        |router: Router<Api>, (path, served): (String, ServedRoute)| router.route(&path, handler(served));
+    of_accounts
+        .chain(of_operators)
         .fold(Router::new(), routed)
         .fallback(unknown_url)
         .method_not_allowed_fallback(method_not_allowed)
@@ -71,7 +82,8 @@ pub fn router(
 
 /// Returns the handler of a route. Its extractors can see which route it is.
 #[expect(clippy::expect_used, reason = "the list has four methods, which all have a filter")]
-fn handler(route: &'static Route) -> MethodRouter<Api> {
+fn handler(served: ServedRoute) -> MethodRouter<Api> {
+    let route: &'static Route = served.route;
     let method = MethodFilter::try_from(route.method()).expect("a method of the list");
     let handler = match route.endpoint {
         Endpoint::Of(Noun::Key, act) => nouns::handler::<ApiKey>(act, method),
@@ -80,6 +92,8 @@ fn handler(route: &'static Route) -> MethodRouter<Api> {
         Endpoint::RotateKey => on(method, keys::rotate),
         Endpoint::KeysOfGroup => on(method, groups::keys),
         Endpoint::RevokeKeysOfGroup => on(method, groups::revoke_keys),
+        Endpoint::PayGroup => on(method, payments::pay_group),
+        Endpoint::RefundGroup => on(method, payments::refund_group),
         Endpoint::Deliveries => on(method, webhooks::deliveries),
         Endpoint::TestWebhook => on(method, webhooks::test),
         Endpoint::Credits => on(method, reading::credits),
@@ -89,8 +103,9 @@ fn handler(route: &'static Route) -> MethodRouter<Api> {
         Endpoint::Refusals => on(method, reading::refusals),
         Endpoint::Events => on(method, reading::events),
         Endpoint::OwnKey => on(method, reading::own_key),
+        Endpoint::Operator(endpoint) => operator::handler(endpoint, method),
     };
-    handler.route_layer(Extension(route))
+    handler.route_layer(Extension(served))
 }
 
 /// Middleware that forbids caching, because answers may contain a key's plaintext.
@@ -113,6 +128,8 @@ async fn log_request(State(clock): State<Arc<dyn Clock>>, request: Request, next
         client_request = ClientRequestId::read(request.headers()).as_ref().map(ClientRequestId::as_str),
         account = tracing::field::Empty,
         management_key = tracing::field::Empty,
+        operator_key = tracing::field::Empty,
+        operator_key_name = tracing::field::Empty,
         method = shown_method(request.method()),
         route,
         path = shown_path(request.uri()),

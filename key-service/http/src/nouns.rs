@@ -10,10 +10,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter, on},
 };
 use http::{StatusCode, header};
-use shared::{
-    error::ApiError,
-    wire::{NounAct, Object},
-};
+use shared::{error::ApiError, wire::NounAct};
 use shared_door::http::ok;
 
 use crate::{
@@ -54,7 +51,7 @@ async fn list<T: HttpNoun>(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<T>(request.uri().query())?;
+    let mut query = query::read::<T>(request.uri().query())?.asked_by(&caller);
     T::narrow(&mut query.filter, &caller);
     listing::respond(api, caller.account, query).await
 }
@@ -64,6 +61,7 @@ async fn create<T: HttpNoun>(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
+    let path = body::collection_path(&request);
     let idempotency_key = body::idempotency_key(request.headers(), &caller)?;
     let mut settings: T::Settings = body::read_draft(request).await?;
     T::place(&api, &caller, &mut settings, true).await?;
@@ -79,7 +77,7 @@ async fn create<T: HttpNoun>(
         Made::Replayed(_) => (StatusCode::CREATED, Some([IDEMPOTENT_REPLAYED])),
     };
     let (object, now) = (made.into_inner(), api.clock.now());
-    let location = [(header::LOCATION, format!("{}/{}", T::Object::NOUN.row().path, object.id()))];
+    let location = [(header::LOCATION, format!("{path}/{}", object.id()))];
     let body = match secret {
         Some(secret) => ok(&with_secret(&object, &secret, now)),
         None => ok(&object.shown(now)),

@@ -6,7 +6,7 @@ use shared::{
     error::{ApiError, Code},
     ids::{GroupId, KeyId},
     time::Timestamp,
-    wire::{EVENT_TYPES, MAX_PAGE},
+    wire::{EVENT_TYPES, MAX_EXTERNAL_ID_CHARS, MAX_PAGE, OPERATOR_EVENT_TYPES, OPERATOR_PAGE},
 };
 
 use super::error::unknown_cursor;
@@ -19,6 +19,7 @@ use domain::{
 };
 use key_service_management::{
     generations::Bill,
+    governor::Governor,
     listing::{Listed, MetadataFilter},
     refusals::RefusedFilter,
 };
@@ -32,6 +33,19 @@ pub(super) struct ListQuery<T: Listed> {
     pub(super) after: Option<T::Id>,
     pub(super) order: Order,
     pub(super) filter: T::Filter,
+}
+
+impl<T: Listed> ListQuery<T> {
+    /// Lists a page even if the query has no limit.
+    pub(super) fn in_pages(mut self) -> Self {
+        self.limit.get_or_insert(OPERATOR_PAGE);
+        self
+    }
+
+    /// Limits an operator's list to a page.
+    pub(super) fn asked_by(self, caller: &Governor) -> Self {
+        if caller.is_operator() { self.in_pages() } else { self }
+    }
 }
 
 /// A noun whose lists can be filtered by query parameters.
@@ -81,7 +95,7 @@ impl Filtered for RefusedCall {
 impl Filtered for Event {
     fn filter(query: &Query<'_>) -> Result<EventSearch, ApiError> {
         let kind = query.one("type")?.map(|text| {
-            let kind = EVENT_TYPES.into_iter().find(|kind| *kind == text);
+            let kind = EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES).find(|kind| *kind == text);
             kind.ok_or_else(|| invalid("type", "`type` must be a type of event, such as `key.created`."))
         });
         let (kind, key, group) = (kind.transpose()?, query.key()?, query.group()?);
@@ -164,6 +178,16 @@ impl<'a> Query<'a> {
     }
 }
 
+/// Reads the filter for an external id.
+pub(super) fn external_id(query: &Query<'_>) -> Result<Option<String>, ApiError> {
+    let external_id = query.text("external_id")?;
+    if external_id.as_ref().is_some_and(|id| id.chars().count() > MAX_EXTERNAL_ID_CHARS) {
+        let message = format!("`external_id` has more than {MAX_EXTERNAL_ID_CHARS} characters.");
+        return Err(ApiError::at(Code::StringAboveMaxLength, "external_id", message));
+    }
+    Ok(external_id)
+}
+
 fn limit(text: &str) -> Result<usize, ApiError> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -175,7 +199,7 @@ fn limit(text: &str) -> Result<usize, ApiError> {
         return Err(ApiError::at(Code::IntegerBelowMinValue, "limit", "`limit` must be at least 1."));
     }
     if magnitude > MAX_PAGE {
-        let message = format!("`limit` must be at most {MAX_PAGE}; leave it out to list everything.");
+        let message = format!("`limit` must be at most {MAX_PAGE}.");
         return Err(ApiError::at(Code::IntegerAboveMaxValue, "limit", message));
     }
     Ok(magnitude)

@@ -39,6 +39,7 @@ pub(super) async fn credits(State(api): State<Api>, Caller(caller): Caller) -> R
         credit: money.credit,
         held: money.held,
         total_deposited: money.deposited,
+        total_refunded: money.refunded,
         total_used: money.used,
     }))
 }
@@ -112,7 +113,7 @@ pub(super) async fn generations(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<Bill>(request.uri().query())?;
+    let mut query = query::read::<Bill>(request.uri().query())?.asked_by(&caller);
     query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }
@@ -122,7 +123,7 @@ pub(super) async fn refusals(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<RefusedCall>(request.uri().query())?;
+    let mut query = query::read::<RefusedCall>(request.uri().query())?.asked_by(&caller);
     query.filter.within = caller.access.group;
     listing::respond(api, caller.account, query).await
 }
@@ -132,7 +133,7 @@ pub(super) async fn events(
     Caller(caller): Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let query = query::read::<Event>(request.uri().query())?;
+    let query = query::read::<Event>(request.uri().query())?.asked_by(&caller);
     listing::respond(api, caller.account, query).await
 }
 

@@ -30,10 +30,12 @@ mod credentials;
 mod groups;
 mod listing;
 mod nouns;
+mod operator;
 mod raises;
 mod reading;
 mod refusals;
 mod rotation;
+mod standing;
 mod webhooks;
 
 /// The API, an account `acme`, and one of its management keys.
@@ -56,7 +58,8 @@ struct Answer {
 impl Desk {
     async fn open() -> Self {
         let office = Office::open();
-        let app = router(office.management.clone(), office.clock.clone(), internal_token(), Router::new());
+        let app =
+            router(office.management.clone(), office.clock.clone(), internal_token(), None, Router::new());
         let (account, credential) = office.account("acme").await;
         Self { office, app, account, credential }
     }

@@ -157,7 +157,7 @@ impl<'a> Batch<'a> {
             }
         }
         let mut groups = slots.groups.iter_mut().zip(&mut entries.groups);
-        let mut state = State::load(account.money, key, record, |id| {
+        let mut state = State::load(account.money, key, record, command.wallet(), |id| {
             let place = groups.next();
             // An earlier command of the batch may have ended the record that the groups were read for.
             let slot = self.slot(&names::group(id))?;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use domain::{
     ledger::{
         Account, Bounds, Budget, Counted, Deposited, Ending, EntriesBefore, Entry, Group, Hold, Key,
-        LastDeposit, Missing, Payer, Progress, Rate, Record as Generation, Rotation, Settlement, Window,
+        LastDeposit, Missing, Payer, Progress, Rate, Record as Generation, RefundAsked, Rotation, Settlement,
+        Standing, Wallet, WalletChange, Window,
     },
     payment::{Payment, PaymentId},
     usage::{Counts, Day, DayTotal, GroupDay, GroupKeys, HoursOfDay, Margin, PartCounts, UserDay},
@@ -110,7 +111,8 @@ fn written_money() -> Vec<Vec<u8>> {
         lease_until: 9,
         counted: Counted { levels: [true, false, true], tokens: 12, missing },
     };
-    let group_money = Group { budget: budget(), parent: Some(group()), archived_at: Some(AT) };
+    let wallet = Some(Wallet { opening: nanos(4), paid: nanos(5) });
+    let group_money = Group { budget: budget(), parent: Some(group()), archived_at: Some(AT), wallet };
     let key_money = Key {
         budget: budget(),
         group: Some(group()),
@@ -125,11 +127,19 @@ fn written_money() -> Vec<Vec<u8>> {
         tick: 4,
         last_deposit: Some(LastDeposit { credit: nanos(5), at: AT }),
         billed_at: Some(AT),
+        standing: Some(Standing { suspended_at: AT, closed_at: None }),
     };
     let (last_expiry, ordered_since) = (Some(AT), Some(AT));
     let account = AccountRecord { money, entries: 3, events: 2, last_expiry, ordered_since, went_back: 2 };
     let payment = Some(Payment { id: PaymentId::parse("pay_1").unwrap(), at: AT });
-    let deposited = Deposited { amount: nanos(5), credit: Some(nanos(9)), note: "n".into(), payment };
+    let deposited = Deposited {
+        amount: nanos(-5),
+        credit: Some(nanos(9)),
+        note: "n".into(),
+        payment,
+        wallet: Some(WalletChange { group: group(), change: nanos(-5), limit: nanos(4), is_alone: false }),
+        refund: Some(RefundAsked { amount: nanos(6), of: PaymentId::parse("pay_2") }),
+    };
     let parts = vec![HeldPart { part: 5, held_at: AT }];
     vec![
         stored::write(&account),

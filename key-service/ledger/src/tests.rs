@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, slice, sync::Arc};
 use domain::{
     event::Actor,
     ledger::{
-        Command, Ending, Key, Record as GenerationRecord, RecordId, Told,
+        Account, Command, Ending, Key, PaidTo, Record as GenerationRecord, RecordId, Told,
         histories::{
             ACCOUNTS, GROUPS, KEYS, LONGEST_HISTORY, START, Step, World, account, deposit, group, history,
             key, new_hold, of_history,
@@ -89,8 +89,10 @@ impl Installation {
     async fn adopt(&self, account: AccountId, process: usize, passed: &[Told]) {
         let (model, ledger) = (&self.model, &self.processes[process]);
         let change = |change: &mut Change<'_>| {
-            if change.account().unwrap().is_none() {
-                change.set_account(model.accounts[&account]);
+            let expected = model.accounts[&account];
+            match change.account().unwrap() {
+                None => change.set_account(expected),
+                Some(found) => change.set_account(Account { standing: expected.standing, ..found }),
             }
             for id in (0..KEYS).map(key) {
                 change.key(id).unwrap();
@@ -134,6 +136,10 @@ impl Installation {
             }
             Step::Archive(account, group) => {
                 self.model.archive(*account, *group, now);
+                self.adopt(*account, process, &[]).await;
+            }
+            Step::Stand(account, act) => {
+                self.model.stand(*account, act, now);
                 self.adopt(*account, process, &[]).await;
             }
         }
@@ -357,7 +363,8 @@ proptest! {
 fn a_late_capture_leaves_no_bill_of_the_expiry() {
     let (key, generation, amount) = (key(0), of_history(0), NanoUsd::from_nanos(100));
     let (note, actor) = (String::new(), Actor::System);
-    let deposit = Command::Deposit { id: deposit(0), amount, note, payment_id: None, actor };
+    let deposit =
+        Command::Deposit { id: deposit(0), amount, note, payment_id: None, to: PaidTo::Account, actor };
     let ticks = (0..7).map(|tick| Command::Tick { seen: Some(tick) });
     let end = [Command::Expire { key, generation }, durability::capture(generation)];
     let commands = [deposit, durability::hold(generation)].into_iter().chain(ticks).chain(end);
@@ -382,7 +389,8 @@ fn a_late_capture_leaves_no_bill_of_the_expiry() {
 fn a_hold_behind_a_release_of_its_generation_reads_its_own_groups() {
     let (generation, amount) = (of_history(0), NanoUsd::from_nanos(100));
     let (note, actor) = (String::new(), Actor::System);
-    let deposit = Command::Deposit { id: deposit(0), amount, note, payment_id: None, actor };
+    let deposit =
+        Command::Deposit { id: deposit(0), amount, note, payment_id: None, to: PaidTo::Account, actor };
     let release = Command::Release { key: key(0), generation };
     let hold = Command::Hold(new_hold(key(1), generation, amount));
     run(async {

@@ -6,6 +6,7 @@
 
 mod copies;
 mod copy;
+mod form;
 pub mod reading;
 
 use std::{mem, sync::Arc};
@@ -24,7 +25,8 @@ use self::{
 pub(crate) use self::{copies::Slot, copy::Copy};
 pub use self::{
     copy::Stored,
-    reading::{FORM, tell_damage},
+    form::{FORM, LATER_FORM},
+    reading::tell_damage,
 };
 use crate::{
     error::StoreError,

@@ -1,19 +1,17 @@
 //! Use-cases for operators: accounts and credit.
 
-use shared::{
-    clock::random_bytes,
-    ids::{AccountId, DepositId},
-    money::NanoUsd,
-};
+pub mod payments;
+pub mod registry;
 
+use shared::{clock::random_bytes, ids::AccountId, money::NanoUsd};
+
+use self::payments::NewDeposit;
 use crate::management::Management;
 use domain::{
     event::Actor,
-    ledger::{Command, Outcome, Refused},
-    payment::PaymentId,
     usage::{Day, RATE_DAYS, SpendRate, Sums},
 };
-use key_service_store::store::{AccountSummary, Deposit, Error, Funds, Ledger as _, NewAccount, StoreError};
+use key_service_store::store::{AccountSummary, Deposit, Error, Funds, NewAccount, StoreError};
 
 /// Pages highlight a credit that lasts fewer days than this.
 pub const SOON: i64 = 7;
@@ -28,26 +26,6 @@ pub enum AccountRefused {
     /// The amount is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     #[error("the amount must be above zero, and the credit may not exceed {} USD", NanoUsd::MAX)]
     BadAmount,
-    /// The payment was added before, with a different amount.
-    #[error("this payment was added before with {earlier} USD; nothing was added now")]
-    PaymentDiffers { earlier: NanoUsd },
-}
-
-/// Credit to add to an account.
-#[derive(Clone, Debug)]
-pub struct NewDeposit {
-    pub amount: NanoUsd,
-    /// Note for people; may be empty.
-    pub note: String,
-    /// Id of the payment in the operator's billing system. A payment with an id is added only once.
-    pub payment_id: Option<PaymentId>,
-}
-
-impl NewDeposit {
-    /// Returns a deposit of this amount, without a note or a payment id.
-    pub const fn of(amount: NanoUsd) -> Self {
-        Self { amount, note: String::new(), payment_id: None }
-    }
 }
 
 impl Management {
@@ -72,7 +50,8 @@ impl Management {
             return Err(Error::Refused(AccountRefused::NameTaken));
         }
         if credit > NanoUsd::ZERO {
-            self.add_credit(id, NewDeposit::of(credit), actor).await?;
+            let added = self.add_credit(id, NewDeposit::of(credit), actor).await;
+            added.map_err(|error| error.map(|_| AccountRefused::BadAmount))?;
         }
         Ok(id)
     }
@@ -119,45 +98,8 @@ impl Management {
         self.recent_spend.of(account, self.today())?.days_left(credit)
     }
 
-    /// Lists the account's latest deposits, newest first.
+    /// Lists the latest changes of the account's credit by deposits, payments and refunds, newest first.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         self.store.deposits(account, limit).await
-    }
-
-    /// Adds credit to an account and returns the credit afterwards. A payment that was added before adds nothing and
-    /// gets the same answer.
-    pub async fn deposit(
-        &self,
-        account: AccountId,
-        deposit: NewDeposit,
-        actor: Actor,
-    ) -> Result<NanoUsd, Error<AccountRefused>> {
-        self.check_room().await?;
-        self.add_credit(account, deposit, actor).await
-    }
-
-    async fn add_credit(
-        &self,
-        account: AccountId,
-        deposit: NewDeposit,
-        actor: Actor,
-    ) -> Result<NanoUsd, Error<AccountRefused>> {
-        let now = self.clock.now();
-        let NewDeposit { amount, note, payment_id } = deposit;
-        let id = match &payment_id {
-            Some(payment) => payment.deposit(account),
-            None => DepositId::new(now, random_bytes(&*self.clock)),
-        };
-        let command = Command::Deposit { id, amount, note, payment_id, actor };
-        let outcomes = self.store.execute(account, vec![command], now).await?;
-        match outcomes.into_iter().next() {
-            Some(Ok(Outcome::Deposited(credit))) => Ok(credit),
-            Some(Err(Refused::BadDeposit)) => Err(Error::Refused(AccountRefused::BadAmount)),
-            Some(Err(Refused::DepositDiffers { earlier })) => {
-                Err(Error::Refused(AccountRefused::PaymentDiffers { earlier }))
-            }
-            Some(Err(Refused::UnknownKey)) => Err(Error::Refused(AccountRefused::NotFound)),
-            other => Err(StoreError::Unavailable(format!("a deposit was answered with {other:?}")).into()),
-        }
     }
 }

@@ -1,9 +1,10 @@
 //! Use-cases for accounts and keys. The management API, the dashboard and the command line all call these.
 
-/// Access to the management API: management keys, and the rights of callers.
+/// Access to the APIs: management keys, operator keys, and the rights of callers.
 mod access {
     pub mod governor;
     pub mod management_keys;
+    pub mod operator_keys;
 }
 pub mod accounts;
 pub mod agents;
@@ -42,7 +43,7 @@ pub use domain::governed::Refused;
 pub use key_service_store::store::Error;
 
 pub use self::{
-    access::{governor, management_keys},
+    access::{governor, management_keys, operator_keys},
     history::{events, generations, limits, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,

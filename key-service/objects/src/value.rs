@@ -11,11 +11,13 @@ use shared::{
     time::Timestamp,
     wire::{
         DefaultField, EVENT_TYPES, Fields, Kind, Limit, MAX_LABEL_CHARS, MAX_LIMIT, MAX_LIMITS, MAX_METADATA,
-        MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, Raise, Value,
+        MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS, MAX_MODEL_CHARS, MAX_MODELS, MAX_PAYMENT_ID_CHARS,
+        Raise, Value,
     },
 };
 
 use domain::governed::unknown_group;
+use domain::payment::PaymentId;
 use domain::webhook::{BadUrl, WebhookUrl};
 
 /// Reads and checks a value. `param` is its path in the body.
@@ -25,6 +27,15 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
     }
     if let Kind::Url = kind {
         return url(param, raw).map(Value::Text);
+    }
+    if let Kind::Word(words) = kind {
+        return word(param, words, raw).map(Value::Text);
+    }
+    if let Kind::Paid = kind {
+        return paid(param, raw).map(Value::Amount);
+    }
+    if let Kind::PaymentId { or_null: false } = kind {
+        return payment_id(param, "a string", raw).map(Value::Text);
     }
     if let Kind::Flag = kind {
         expect(param, Json::Bool, "true or false", raw)?;
@@ -45,8 +56,19 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
         Kind::Group => group(param, raw),
         Kind::KeyDefaults => key_defaults(param, raw).map(Value::KeyDefaults),
         Kind::EventTypes => event_types(param, raw).map(Value::Texts),
-        Kind::Answered(_) | Kind::Url | Kind::Flag => Err(ApiError::internal()),
+        Kind::PaymentId { .. } => payment_id(param, "a string or null", raw).map(Value::Text),
+        Kind::Answered(_) | Kind::Url | Kind::Flag | Kind::Paid | Kind::Word(_) => Err(ApiError::internal()),
     }
+}
+
+fn word(param: &str, words: &[&str], raw: &RawValue) -> Result<String, ApiError> {
+    let given = text(param, "a string", raw)?;
+    if words.contains(&&*given) {
+        return Ok(given.into_owned());
+    }
+    let all: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    let message = format!("`{param}` must be one of {}.", all.join(", "));
+    Err(ApiError::at(Code::InvalidValue, param, message))
 }
 
 fn line(param: &str, expected: &str, max: usize, raw: &RawValue) -> Result<String, ApiError> {
@@ -81,6 +103,35 @@ fn amount(param: &str, expected: &str, raw: &RawValue) -> Result<NanoUsd, ApiErr
             Err(wrong(Code::InvalidValue, format!("`{param}` {e}.")))
         }
     }
+}
+
+/// Reads the amount of a payment.
+fn paid(param: &str, raw: &RawValue) -> Result<NanoUsd, ApiError> {
+    let wrong = |code, says: &str| ApiError::at(code, param, format!("`{param}` {says}."));
+    let below = || wrong(Code::DecimalBelowMinValue, "must be above 0");
+    let above = || wrong(Code::DecimalAboveMaxValue, &format!("must be at most {}", NanoUsd::MAX));
+    match NanoUsd::parse(number(param, "a number", raw)?) {
+        Ok(amount) if amount <= NanoUsd::ZERO => Err(below()),
+        Ok(amount) if amount > NanoUsd::MAX => Err(above()),
+        Ok(amount) => Ok(amount),
+        Err(MoneyError::OutOfRange { negative: true }) => Err(below()),
+        Err(MoneyError::OutOfRange { negative: false }) => Err(above()),
+        Err(e @ (MoneyError::NotANumber | MoneyError::RoundsToZero)) => {
+            Err(wrong(Code::InvalidValue, &e.to_string()))
+        }
+    }
+}
+
+fn payment_id(param: &str, expected: &str, raw: &RawValue) -> Result<String, ApiError> {
+    let id = text(param, expected, raw)?;
+    at_most(param, MAX_PAYMENT_ID_CHARS, &id)?;
+    not_empty(param, &id)?;
+    if PaymentId::parse(&id).is_none() {
+        let message =
+            format!("`{param}` must be printable ASCII, without spaces around it or two spaces in a row.");
+        return Err(ApiError::at(Code::InvalidValue, param, message));
+    }
+    Ok(id.into_owned())
 }
 
 fn time(param: &str, expected: &str, raw: &RawValue) -> Result<Timestamp, ApiError> {

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 /// Path of an account's page, followed by the account's id.
 pub(crate) const ACCOUNT: &str = "/operator/accounts";
 pub(crate) const NEW_ACCOUNT: &str = "/operator/accounts/new";
+pub(crate) const KEYS: &str = "/operator/keys";
 pub(crate) const UPSTREAMS: &str = "/operator/upstreams";
 pub(crate) const CATALOGUE: &str = "/operator/catalogue";
 pub(crate) const INSTALLATION: &str = "/operator/installation";
@@ -18,6 +19,7 @@ const NAME: &str = "Operator";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Accounts,
+    Keys,
     Upstreams,
     Catalogue,
     Installation,
@@ -27,8 +29,9 @@ pub(crate) enum Section {
 
 impl Section {
     /// The links of the navigation, in order.
-    const LISTED: [(Self, &'static str, &'static str); 4] = [
+    const LISTED: [(Self, &'static str, &'static str); 5] = [
         (Self::Accounts, "Accounts", OPERATOR),
+        (Self::Keys, "Operator keys", KEYS),
         (Self::Upstreams, "Upstreams", UPSTREAMS),
         (Self::Catalogue, "Catalogue", CATALOGUE),
         (Self::Installation, "Installation", INSTALLATION),

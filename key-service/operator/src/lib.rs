@@ -23,22 +23,25 @@ use shared_catalog::Catalog;
 use shared_config::current::Current;
 
 mod catalogue;
-/// Accounts: the list, the page of an account, creating one, and adding credit.
+/// Accounts: the list, the page of an account, creating one, adding credit, refunds, and suspending or closing one.
 mod customers {
     pub(crate) mod account;
     pub(crate) mod accounts;
     pub(crate) mod credit;
     pub(crate) mod credit_form;
     pub(crate) mod new_account;
+    pub(crate) mod refund;
+    pub(crate) mod standing;
 }
 mod installation;
+mod keys;
 mod layout;
 mod process_metrics;
 mod sign_in;
 mod upstreams;
 
-use customers::{account, accounts, credit, new_account};
-use layout::{CATALOGUE, INSTALLATION, NEW_ACCOUNT, UPSTREAMS};
+use customers::{account, accounts, credit, new_account, refund, standing};
+use layout::{CATALOGUE, INSTALLATION, KEYS, NEW_ACCOUNT, UPSTREAMS};
 pub use process_metrics::{ProgramFacts, RenderMetrics};
 use sign_in::Operators;
 
@@ -62,6 +65,14 @@ pub fn router(
         .route("/operator/accounts/{id}", get(account::show))
         .route("/operator/accounts/{id}/credit", post(credit::confirm))
         .route("/operator/accounts/{id}/credit/add", post(credit::add))
+        .route("/operator/accounts/{id}/refund", get(refund::show).post(refund::confirm))
+        .route("/operator/accounts/{id}/refund/take", post(refund::take))
+        .route("/operator/accounts/{id}/suspend", get(standing::ask_suspension).post(standing::suspend))
+        .route("/operator/accounts/{id}/restore", get(standing::ask_restoration).post(standing::restore))
+        .route("/operator/accounts/{id}/close", get(standing::ask_closure).post(standing::close))
+        .route(KEYS, get(keys::list).post(keys::create))
+        .route("/operator/keys/{id}/rotate", get(keys::ask_rotation).post(keys::rotate))
+        .route("/operator/keys/{id}/revoke", get(keys::ask_revocation).post(keys::revoke))
         .route(UPSTREAMS, get(upstreams::show))
         .route(CATALOGUE, get(catalogue::show))
         .route(INSTALLATION, get(installation::show))

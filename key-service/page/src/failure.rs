@@ -10,6 +10,7 @@ use crate::site::{
 use domain::group::BadGroup;
 use key_service_management::{
     Error, Refused, listing::UnknownCursor, management_keys::ManagementKeyRefused, members::MemberRefused,
+    operator_keys::OperatorKeyRefused,
 };
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, STORE_FULL};
@@ -31,6 +32,8 @@ pub enum Failure {
     OwnersOnly,
     /// The member leads a group, and this concerns the whole account.
     KeysOfGroupOnly,
+    /// The account is suspended, so its members may only read.
+    AccountSuspended,
     /// The group that the member leads is archived.
     GroupEnded,
     /// The browser used a host name under which this installation serves no pages.
@@ -74,6 +77,7 @@ impl From<Error<Refused>> for Failure {
             Error::Refused(
                 refused @ (Refused::KeyRevoked
                 | Refused::GroupArchived
+                | Refused::LimitIsPaid(_)
                 | Refused::TooMuchMetadata
                 | Refused::BadRaise(_)
                 | Refused::Address(_)
@@ -99,9 +103,28 @@ impl From<Error<ManagementKeyRefused>> for Failure {
     fn from(error: Error<ManagementKeyRefused>) -> Self {
         match error {
             Error::Refused(
-                refused @ (ManagementKeyRefused::TooMany | ManagementKeyRefused::UnknownGroup),
+                refused @ (ManagementKeyRefused::TooMany
+                | ManagementKeyRefused::UnknownGroup
+                | ManagementKeyRefused::Reused),
             ) => Self::BadRequest(sentence(&refused.to_string())),
             Error::Refused(ManagementKeyRefused::NotFound) => Self::NotFound,
+            Error::Store(unavailable) => Self::Store(unavailable),
+        }
+    }
+}
+
+impl From<Error<OperatorKeyRefused>> for Failure {
+    fn from(error: Error<OperatorKeyRefused>) -> Self {
+        match error {
+            Error::Refused(OperatorKeyRefused::NotFound) => Self::NotFound,
+            Error::Refused(
+                refused @ (OperatorKeyRefused::Ended
+                | OperatorKeyRefused::NoScope
+                | OperatorKeyRefused::TooManyNetworks
+                | OperatorKeyRefused::BadPayment
+                | OperatorKeyRefused::LongGrace
+                | OperatorKeyRefused::TooMany),
+            ) => Self::BadRequest(sentence(&refused.to_string())),
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
@@ -170,6 +193,12 @@ impl IntoResponse for Failure {
                 StatusCode::FORBIDDEN,
                 "This is outside your group",
                 "As the lead of a group, you see its API keys and their usage. Ask an owner of this account for more."
+                    .into(),
+            ),
+            Self::AccountSuspended => (
+                StatusCode::FORBIDDEN,
+                "This account is suspended",
+                "Nothing was changed. You can still read everything. Ask whoever runs this service to restore the account."
                     .into(),
             ),
             Self::GroupEnded => (

@@ -250,6 +250,9 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
         | Kind::Models
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Paid
+        | Kind::PaymentId { .. }
+        | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes
         | Kind::KeyDefaults => Err("The value cannot be set here.".into()),
@@ -322,6 +325,9 @@ fn field(
         Kind::Flag
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Paid
+        | Kind::PaymentId { .. }
+        | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes
         | Kind::KeyDefaults => html! {},

@@ -238,8 +238,14 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
         Kind::Flag => json.parse().ok().map(Value::Flag),
         Kind::Models => serde_json::from_str(json).ok().map(Value::Texts),
         Kind::Group => text()?.parse().ok().map(Value::Group),
-        Kind::Line { .. } | Kind::ExternalId { .. } => text().map(Value::Text),
-        Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => None,
+        Kind::Line { .. } | Kind::ExternalId { .. } | Kind::Word(_) => text().map(Value::Text),
+        Kind::Answered(_)
+        | Kind::Metadata
+        | Kind::Paid
+        | Kind::PaymentId { .. }
+        | Kind::Url
+        | Kind::EventTypes
+        | Kind::KeyDefaults => None,
     }
 }
 
@@ -278,6 +284,9 @@ fn unset(field: &Field) -> String {
         Kind::Flag
         | Kind::Answered(_)
         | Kind::Metadata
+        | Kind::Paid
+        | Kind::PaymentId { .. }
+        | Kind::Word(_)
         | Kind::Url
         | Kind::EventTypes
         | Kind::KeyDefaults => "none".into(),

@@ -269,7 +269,11 @@ impl Service {
                     (account, key, generation)
                 }
                 // Only an API key can have opened a hold.
-                Some(Credential { owner: Principal::ManagementKey(..), number: _ }) | None => {
+                Some(Credential {
+                    owner: Principal::ManagementKey(..) | Principal::OperatorKey(..),
+                    number: _,
+                })
+                | None => {
                     return Ok(CallPlan::Done(Ok(Answer::Released)));
                 }
             },

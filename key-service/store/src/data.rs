@@ -3,17 +3,19 @@
 use key_service_ledger::StoreError;
 pub use key_service_ledger::{journal::JournalEntry, stored::Credential};
 use shared::{
-    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId},
+    ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId},
     money::NanoUsd,
     time::Timestamp,
 };
 
 use domain::{
-    access::Access,
+    access::{Access, OperatorRights},
     digest::Digest,
     event::{Event, EventKind},
+    governed::IdempotencyKeyReused,
     key::Status,
-    ledger::{Deposited, Payer},
+    ledger::{AccountStatus, Deposited, Payer, Standing},
+    settings::AccountLabels,
     usage::{Counts, Day, DayTotal},
 };
 
@@ -67,7 +69,18 @@ pub struct AccountSummary {
     pub held: NanoUsd,
     /// Number of API keys ever created, including revoked keys.
     pub keys: u64,
+    /// Number of groups ever created, including archived ones.
+    pub groups: u64,
+    pub labels: AccountLabels,
+    /// Whether the account is suspended or closed; `None` while it is active.
+    pub standing: Option<Standing>,
     pub created_at: Timestamp,
+}
+
+impl AccountSummary {
+    pub const fn status(&self) -> AccountStatus {
+        AccountStatus::of(self.standing.as_ref())
+    }
 }
 
 /// Name and money of an account, and the numbers of its API keys and groups.
@@ -83,6 +96,16 @@ pub struct Funds {
     pub groups: u64,
     /// Whether calls were refused today (a day in UTC).
     pub has_refused: bool,
+    /// Whether the account is suspended or closed; `None` while it is active.
+    pub standing: Option<Standing>,
+    /// Why the account is suspended.
+    pub suspended_reason: Option<String>,
+}
+
+impl Funds {
+    pub const fn status(&self) -> AccountStatus {
+        AccountStatus::of(self.standing.as_ref())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,13 +151,7 @@ pub struct ManagementKey {
 impl ManagementKey {
     /// Returns the current status of the key, according to the same rules as for API keys.
     pub fn status(&self, now: Timestamp) -> Status {
-        if self.revoked_at.is_some() {
-            Status::Revoked
-        } else if self.expires_at.is_some_and(|expires_at| expires_at <= now) {
-            Status::Expired
-        } else {
-            Status::Active
-        }
+        status(self.revoked_at, self.expires_at, now)
     }
 
     /// Returns the event that reports the key's creation and its rights.
@@ -147,6 +164,86 @@ impl ManagementKey {
             expires_at: self.expires_at,
         }
     }
+}
+
+/// Why a management key was not created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ManagementKeyNotMade {
+    /// The idempotency key was used with a different request.
+    Reused,
+    /// The account has reached its bound on management keys.
+    TooMany,
+}
+
+impl From<IdempotencyKeyReused> for ManagementKeyNotMade {
+    fn from(_: IdempotencyKeyReused) -> Self {
+        Self::Reused
+    }
+}
+
+/// An operator key to be made.
+#[derive(Clone, Debug)]
+pub struct NewOperatorKey {
+    pub key: OperatorKey,
+    pub digest: Digest,
+    /// Most operator keys, including revoked ones.
+    pub most: u64,
+}
+
+/// A key of the operators, for the operator API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorKey {
+    pub id: OperatorKeyId,
+    /// Name, chosen by an operator.
+    pub name: String,
+    /// Part of the plaintext that may be shown.
+    pub hint: String,
+    pub rights: OperatorRights,
+    pub created_at: Timestamp,
+    /// Time from which the key is refused, if any.
+    pub expires_at: Option<Timestamp>,
+    /// Last recorded use. The actual last use was at most a minute later.
+    pub last_used_at: Option<Timestamp>,
+    /// Time of revocation, if any.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl OperatorKey {
+    pub fn status(&self, now: Timestamp) -> Status {
+        status(self.revoked_at, self.expires_at, now)
+    }
+
+    /// Makes the event of the key's creation, with its rights.
+    pub fn creation(&self) -> EventKind {
+        let OperatorRights { scopes, networks, max_payment } = &self.rights;
+        EventKind::OperatorKeyCreated {
+            operator_key_id: self.id,
+            name: self.name.clone(),
+            scopes: scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+            expires_at: self.expires_at,
+            networks: networks.as_ref().map(|all| all.iter().map(ToString::to_string).collect()),
+            max_payment: *max_payment,
+        }
+    }
+}
+
+/// The rotation of an operator key: the new key, and the end of the previous one.
+#[derive(Clone, Debug)]
+pub struct OperatorRotation {
+    pub previous: OperatorKeyId,
+    pub new: NewOperatorKey,
+    /// Time from which the previous key is refused.
+    pub ends_at: Timestamp,
+}
+
+/// Answer to the creation or rotation of an operator key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorKeyMade {
+    Made,
+    /// The maximum number of operator keys is reached.
+    TooMany,
+    /// No operator key has the id of the previous one, or that key has ended.
+    NoPrevious,
 }
 
 /// An idempotency key, which makes a request take effect only once.
@@ -298,4 +395,15 @@ pub struct UsageLine {
     pub day: Day,
     pub payer: Payer,
     pub counts: DayTotal<Counts>,
+}
+
+/// Status of a management key or an operator key.
+fn status(revoked_at: Option<Timestamp>, expires_at: Option<Timestamp>, now: Timestamp) -> Status {
+    if revoked_at.is_some() {
+        Status::Revoked
+    } else if expires_at.is_some_and(|expires_at| expires_at <= now) {
+        Status::Expired
+    } else {
+        Status::Active
+    }
 }

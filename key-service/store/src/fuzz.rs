@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use domain::{
-    access::{Access, Scope},
+    access::{Access, OperatorRights, Scope},
     digest::Digest,
     group::KeyDefaults,
     ledger::Budget,
@@ -15,8 +15,8 @@ use domain::{
 };
 use key_service_ledger::stored::{
     Credential, DeliveryAttempts, ExpiringValue, GroupProfile, IdempotencyKey, KeyProfile,
-    ManagementKeyRecord, MemberRecord, PendingDeliveries, PendingDelivery, RefusedDay, Restores, Rotated,
-    UpstreamHours, WebhookRecord,
+    ManagementKeyRecord, MemberRecord, OperatorKeyRecord, PendingDeliveries, PendingDelivery, RefusedDay,
+    Restores, Rotated, UpstreamHours, WebhookRecord,
 };
 use minicbor::{Decode, Encode};
 use records::{Name, Record, Revision, Set};
@@ -25,6 +25,7 @@ use shared::{
     money::NanoUsd,
     stored,
     time::Timestamp,
+    wire::OperatorScope,
 };
 use shared_fuzz::{Examples, Input, fuzz};
 
@@ -89,6 +90,22 @@ fn management_key() -> ManagementKeyRecord {
     }
 }
 
+fn operator_key() -> OperatorKeyRecord {
+    OperatorKeyRecord {
+        name: "billing".into(),
+        hint: "fg_oper_1234…abcd".into(),
+        rights: OperatorRights {
+            scopes: vec![OperatorScope::Read, OperatorScope::Credit],
+            networks: Some(vec!["10.0.0.0/8".parse().unwrap()]),
+            max_payment: NanoUsd::from_nanos(9),
+        },
+        created_at: AT,
+        expires_at: Some(AT),
+        last_used_at: None,
+        revoked_at: None,
+    }
+}
+
 fn webhook() -> WebhookRecord {
     WebhookRecord {
         url: WebhookUrl::parse("https://example.com/hook").unwrap(),
@@ -113,6 +130,7 @@ fn examples() -> Examples {
         stored::write(&key_profile()),
         stored::write(&group_profile()),
         stored::write(&management_key()),
+        stored::write(&operator_key()),
         stored::write(&webhook()),
         stored::write(&DeliveryAttempts { attempts: vec![attempt] }),
         stored::write(&PendingDeliveries { deliveries: vec![pending] }),
@@ -136,6 +154,7 @@ fn records_of_nouns() {
         is_written_as_read::<KeyProfile>(bytes);
         is_written_as_read::<GroupProfile>(bytes);
         is_written_as_read::<ManagementKeyRecord>(bytes);
+        is_written_as_read::<OperatorKeyRecord>(bytes);
         is_written_as_read::<WebhookRecord>(bytes);
         is_written_as_read::<DeliveryAttempts>(bytes);
         is_written_as_read::<PendingDeliveries>(bytes);

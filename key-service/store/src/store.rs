@@ -46,7 +46,8 @@ pub use self::{
 pub use crate::data::{
     AccountSummary, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage, ExpiringRecord,
     Found, Funds, GroupPage, HoldIndex, Idempotency, JournalEntry, JournalPage, KeyName, ManagementKey,
-    NewAccount, NewManagementKey, NumberedEvent, Order, Page, RecordKind, Skew, TopGroups, UsageLine,
+    ManagementKeyNotMade, NewAccount, NewManagementKey, NewOperatorKey, NumberedEvent, OperatorKey,
+    OperatorKeyMade, OperatorRotation, Order, Page, RecordKind, Skew, TopGroups, UsageLine,
 };
 pub use crate::error::Error;
 #[cfg(any(test, feature = "testing"))]

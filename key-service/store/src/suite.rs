@@ -33,7 +33,7 @@ pub use self::{
 #[cfg(test)]
 use self::{
     money::{books, budgets, clocks, deposits, leases, margins, requests, spending},
-    nouns::{accounts, events, groups, keys, members, moving, rotation, webhooks},
+    nouns::{accounts, claims, events, groups, keys, members, moving, rotation, standing, webhooks},
     steps::{digest, execute_one},
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
@@ -134,6 +134,7 @@ macro_rules! contract {
             deposits::{
                 funds_and_deposits_are_those_of_the_account,
                 a_payment_is_added_once_and_tells_when,
+                a_wallet_is_paid_and_refunded_in_one_step_with_the_credit,
             }
             margins::{
                 margins_are_those_of_the_journal,
@@ -184,6 +185,18 @@ macro_rules! contract {
                 a_management_key_is_revoked_once,
                 an_account_has_no_more_management_keys_than_it_may,
                 what_belongs_to_no_account_is_refused,
+            }
+            claims::{
+                an_external_id_makes_one_account_however_many_ask_at_once,
+                a_call_that_dies_is_finished_by_whoever_repeats_it,
+                a_taken_name_leaves_the_external_id_for_a_call_with_another_one,
+                an_account_takes_one_external_id_that_no_other_has,
+                a_refused_change_claims_no_external_id,
+            }
+            standing::{
+                a_suspension_holds_from_its_answer_on_and_each_change_leaves_one_event,
+                an_account_with_a_standing_is_refused_by_programs_that_do_not_know_of_it,
+                an_account_with_money_is_not_closed,
             }
             events::{
                 each_act_leaves_one_event_and_a_repetition_none,

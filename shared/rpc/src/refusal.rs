@@ -33,7 +33,7 @@ macro_rules! messages {
 messages! {
     InvalidApiKey InvalidManagementKey KeyExpired ManagementKeyNotAllowed ManagementKeyRequired KeyLimitReached
     InsufficientCredits SpendReserved ModelNotFound GroupArchived GroupLimitReached ModelNotAllowed RateLimitExceeded
-    KeyDisabled
+    KeyDisabled InvalidOperatorKey OperatorKeyNotAllowed OperatorKeyRequired AccountSuspended AccountClosed
 }
 
 /// Writes a denial as two messages: the refusal, and its details if it has any.
@@ -114,6 +114,11 @@ mod tests {
                 .into(),
             Refusal::InvalidApiKey
             | Refusal::InvalidManagementKey
+            | Refusal::InvalidOperatorKey
+            | Refusal::OperatorKeyNotAllowed
+            | Refusal::OperatorKeyRequired
+            | Refusal::AccountSuspended
+            | Refusal::AccountClosed
             | Refusal::KeyDisabled
             | Refusal::KeyExpired
             | Refusal::ManagementKeyNotAllowed

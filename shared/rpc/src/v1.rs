@@ -530,6 +530,7 @@ pub enum CredentialClass {
     Unspecified = 0,
     Api = 1,
     Management = 2,
+    Operator = 3,
 }
 impl CredentialClass {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -541,6 +542,7 @@ impl CredentialClass {
             Self::Unspecified => "CREDENTIAL_CLASS_UNSPECIFIED",
             Self::Api => "CREDENTIAL_CLASS_API",
             Self::Management => "CREDENTIAL_CLASS_MANAGEMENT",
+            Self::Operator => "CREDENTIAL_CLASS_OPERATOR",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -549,6 +551,7 @@ impl CredentialClass {
             "CREDENTIAL_CLASS_UNSPECIFIED" => Some(Self::Unspecified),
             "CREDENTIAL_CLASS_API" => Some(Self::Api),
             "CREDENTIAL_CLASS_MANAGEMENT" => Some(Self::Management),
+            "CREDENTIAL_CLASS_OPERATOR" => Some(Self::Operator),
             _ => None,
         }
     }
@@ -576,6 +579,12 @@ pub enum Refusal {
     /// A rate is used up, or too many requests are in flight; the caller may retry later.
     RateLimitExceeded = 13,
     KeyDisabled = 14,
+    InvalidOperatorKey = 15,
+    OperatorKeyNotAllowed = 16,
+    OperatorKeyRequired = 17,
+    /// The account is suspended; its operator can restore it.
+    AccountSuspended = 18,
+    AccountClosed = 19,
 }
 impl Refusal {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -599,6 +608,11 @@ impl Refusal {
             Self::ModelNotAllowed => "REFUSAL_MODEL_NOT_ALLOWED",
             Self::RateLimitExceeded => "REFUSAL_RATE_LIMIT_EXCEEDED",
             Self::KeyDisabled => "REFUSAL_KEY_DISABLED",
+            Self::InvalidOperatorKey => "REFUSAL_INVALID_OPERATOR_KEY",
+            Self::OperatorKeyNotAllowed => "REFUSAL_OPERATOR_KEY_NOT_ALLOWED",
+            Self::OperatorKeyRequired => "REFUSAL_OPERATOR_KEY_REQUIRED",
+            Self::AccountSuspended => "REFUSAL_ACCOUNT_SUSPENDED",
+            Self::AccountClosed => "REFUSAL_ACCOUNT_CLOSED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -619,6 +633,11 @@ impl Refusal {
             "REFUSAL_MODEL_NOT_ALLOWED" => Some(Self::ModelNotAllowed),
             "REFUSAL_RATE_LIMIT_EXCEEDED" => Some(Self::RateLimitExceeded),
             "REFUSAL_KEY_DISABLED" => Some(Self::KeyDisabled),
+            "REFUSAL_INVALID_OPERATOR_KEY" => Some(Self::InvalidOperatorKey),
+            "REFUSAL_OPERATOR_KEY_NOT_ALLOWED" => Some(Self::OperatorKeyNotAllowed),
+            "REFUSAL_OPERATOR_KEY_REQUIRED" => Some(Self::OperatorKeyRequired),
+            "REFUSAL_ACCOUNT_SUSPENDED" => Some(Self::AccountSuspended),
+            "REFUSAL_ACCOUNT_CLOSED" => Some(Self::AccountClosed),
             _ => None,
         }
     }

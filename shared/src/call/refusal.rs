@@ -39,11 +39,18 @@ refusals! {
     InvalidApiKey = "The API key is unknown or was revoked.";
     /// The management key does not exist, or was revoked.
     InvalidManagementKey = "The management key is unknown or was revoked.";
+    InvalidOperatorKey = "The operator key is unknown or was revoked.";
+    AccountSuspended = "The account is suspended. Ask whoever runs this service.";
+    AccountClosed = "The account is closed.";
     KeyDisabled = "The API key is disabled. Whoever manages it can enable it again.";
     /// The `expires_at` of the key has passed.
     KeyExpired = "The key has expired.";
     /// A management key was used on a model route.
     ManagementKeyNotAllowed = "Management keys cannot make model calls; use an API key.";
+    /// An operator key outside the operator API.
+    OperatorKeyNotAllowed = "Operator keys work only on /v1/operator; use an API key or a management key.";
+    /// An API key or a management key in the operator API.
+    OperatorKeyRequired = "Only operator keys work on /v1/operator; use an operator key.";
     /// An API key was used on a management route.
     ManagementKeyRequired = "API keys cannot manage keys; use a management key.";
     /// The key has spent its limit, or what is left of it cannot pay for this request.

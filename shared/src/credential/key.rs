@@ -19,6 +19,8 @@ const MAX_PREFIX_CHARS: usize = 16;
 pub enum Class {
     Api,
     Management,
+    /// Keys of the installation's operators.
+    Operator,
 }
 
 /// What a credential looks like that a caller presents.
@@ -36,10 +38,13 @@ pub enum Presented {
 const MAX_FOREIGN_BYTES: usize = 512;
 
 impl Class {
+    pub const ALL: [Self; 3] = [Self::Api, Self::Management, Self::Operator];
+
     const fn infix(self) -> &'static str {
         match self {
             Self::Api => "_api_",
             Self::Management => "_mgmt_",
+            Self::Operator => "_oper_",
         }
     }
 }
@@ -63,7 +68,7 @@ impl Prefix {
     /// Says what a presented credential looks like. A text that begins like a key of this installation is either such a
     /// key or malformed.
     pub fn recognise(&self, presented: &str) -> Presented {
-        let own = [Class::Api, Class::Management].into_iter().find_map(|class| {
+        let own = Class::ALL.into_iter().find_map(|class| {
             let rest = presented.strip_prefix(&self.0).and_then(|rest| rest.strip_prefix(class.infix()));
             rest.map(|rest| (class, rest))
         });
@@ -97,9 +102,10 @@ pub fn hint(plaintext: &str) -> String {
 
 /// Texts with which secrets begin: keys of this program's classes, webhook secrets, and keys of other gateways, vendors
 /// and platforms.
-const BEFORE_SECRETS: [&str; 12] = [
+const BEFORE_SECRETS: [&str; 13] = [
     Class::Api.infix(),
     Class::Management.infix(),
+    Class::Operator.infix(),
     WEBHOOK_SECRET,
     "sk-",
     "sk_",
@@ -188,9 +194,10 @@ mod tests {
         let prefix = Prefix::parse("fg").unwrap();
         let key = prefix.mint(Class::Api, [7; 32]);
         let other = Prefix::parse("shop").unwrap().mint(Class::Management, [9; 32]);
-        let (key, other) = (key.expose_secret(), other.expose_secret());
-        let text = format!("/v1/keys/{key}/{other}?x");
-        assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…?x");
+        let third = prefix.mint(Class::Operator, [5; 32]);
+        let (key, other, third) = (key.expose_secret(), other.expose_secret(), third.expose_secret());
+        let text = format!("/v1/keys/{key}/{other}/{third}?x");
+        assert_eq!(without_keys(&text), "/v1/keys/fg_api_…/shop_mgmt_…/fg_oper_…?x");
         assert_eq!(without_keys("/v1/my_api_keys/ünder"), "/v1/my_api_keys/ünder");
         assert_eq!(without_keys("/v1/sk-proj-0123456789_abcdef/x"), "/v1/sk-…/x");
         for kept in ["/v1/models/risk-model", "whsec_short+/=", "/v1/task_0123456789abcdefghij"] {
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_minted_key_is_recognised_and_any_changed_character_is_not() {
-        for class in [Class::Api, Class::Management] {
+        for class in Class::ALL {
             let key = prefix().mint(class, [200; 32]);
             let key = key.expose_secret();
             assert_eq!(prefix().recognise(key), Presented::Own(class));
@@ -233,9 +240,18 @@ mod tests {
         for foreign in ["sk-abc", "fg", "other_api_key", "~", &"x".repeat(512)] {
             assert_eq!(prefix().recognise(foreign), Presented::Foreign, "{foreign}");
         }
-        for bad in
-            ["", "fg_api_", "fg_mgmt_x", "fg_api_é", "sk-é", "sk a", "sk-\n", "sk-\0", &"x".repeat(513)]
-        {
+        for bad in [
+            "",
+            "fg_api_",
+            "fg_mgmt_x",
+            "fg_oper_x",
+            "fg_api_é",
+            "sk-é",
+            "sk a",
+            "sk-\n",
+            "sk-\0",
+            &"x".repeat(513),
+        ] {
             assert_eq!(prefix().recognise(bad), Presented::Malformed, "{bad}");
         }
     }

@@ -1,9 +1,12 @@
 //! Networks that are public, and networks that an operator names.
 
 use std::{
+    fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     str::FromStr,
 };
+
+use serde::{Serialize, Serializer};
 
 /// Returns whether IANA's registries list the address as globally reachable. Addresses of tunnels and translators do
 /// not count as public, because they contain another address. The address of a cloud's metadata service does not count
@@ -65,6 +68,23 @@ impl Network {
     }
 }
 
+/// Writes the network so that it reads back: `10.0.0.0/8`.
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+impl Serialize for Network {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+crate::stored_as_text! {
+    Network: ToString::to_string, |text: &str| text.parse().ok();
+}
+
 impl FromStr for Network {
     type Err = NotANetwork;
 
@@ -94,6 +114,8 @@ mod tests {
             ("::/0", "fe80::1", "127.0.0.1"),
             ("2001:db8::1/128", "2001:db8::1", "2001:db8::2"),
         ] {
+            let parsed: Network = network.parse().unwrap();
+            assert_eq!(parsed.to_string().parse(), Ok(parsed));
             assert!(has(network, inside), "{inside} in {network}");
             assert!(!has(network, outside), "{outside} in {network}");
         }

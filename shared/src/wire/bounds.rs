@@ -6,6 +6,14 @@ use crate::money::NanoUsd;
 
 /// Maximum length of a label, and of a group's name, in Unicode code points.
 pub const MAX_LABEL_CHARS: usize = 80;
+/// Maximum length of a member's name in characters: the longest e-mail address fits.
+pub const MAX_MEMBER_NAME_CHARS: usize = 254;
+/// Maximum length of a payment's note in Unicode code points, so that it fits on a line of an invoice.
+pub const MAX_NOTE_CHARS: usize = 200;
+/// Maximum length of a payment's id in characters.
+pub const MAX_PAYMENT_ID_CHARS: usize = 128;
+/// Maximum length of the reason for a suspension, in characters: two sentences fit.
+pub const MAX_REASON_CHARS: usize = 200;
 /// Maximum length of an external id in Unicode code points.
 pub const MAX_EXTERNAL_ID_CHARS: usize = 128;
 /// Highest limit that a key or a group may have.
@@ -39,5 +47,13 @@ pub const MAX_URL_CHARS: usize = 2048;
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key. They are computed when a key is read.
 pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
+/// Statuses of an account.
+pub const ACCOUNT_STATUSES: [&str; 3] = ["active", "suspended", "closed"];
+/// Scopes of a management key.
+pub const SCOPES: [&str; 2] = ["full", "read"];
+/// Roles of a member.
+pub const ROLES: [&str; 3] = ["owner", "viewer", "lead"];
+/// Objects of a page that the operator API shows without `limit`.
+pub const OPERATOR_PAGE: usize = 100;
 /// Orders of a listing. The first is the default.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];

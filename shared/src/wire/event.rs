@@ -10,8 +10,12 @@ use crate::{
 };
 
 /// Types of events. Types may be added, but are never renamed.
-pub const EVENT_TYPES: [&str; 24] = [
+pub const EVENT_TYPES: [&str; 31] = [
     "account.created",
+    "account.updated",
+    "account.suspended",
+    "account.restored",
+    "account.closed",
     "key.created",
     "key.updated",
     "key.rotated",
@@ -21,9 +25,12 @@ pub const EVENT_TYPES: [&str; 24] = [
     "group.created",
     "group.updated",
     "group.archived",
+    "group.paid",
+    "group.refunded",
     "group.threshold_reached",
     "group.limit_reached",
     "credit.added",
+    "credit.refunded",
     "credit.threshold_reached",
     "credit.exhausted",
     "management_key.created",
@@ -37,12 +44,16 @@ pub const EVENT_TYPES: [&str; 24] = [
     "webhook.disabled",
 ];
 
+/// Types of events of the installation, which no account has.
+pub const OPERATOR_EVENT_TYPES: [&str; 3] =
+    ["operator_key.created", "operator_key.rotated", "operator_key.revoked"];
+
 /// Type of the event that tests a webhook. It is sent only to that webhook, and is not stored.
 pub const TEST_EVENT_TYPE: &str = "webhook.test";
 
 /// Returns the types in the order in which the API's description lists them.
 fn described_types() -> Vec<&'static str> {
-    EVENT_TYPES.into_iter().chain([TEST_EVENT_TYPE]).collect()
+    EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES).chain([TEST_EVENT_TYPE]).collect()
 }
 
 /// A change in the account, or a threshold that was crossed.
@@ -66,7 +77,8 @@ pub struct EventObject {
     /// The group that the event is about, or the group of the key, if any.
     pub group_id: Option<GroupId>,
     /// Details, by type: for example `changes` for `key.updated`, each field with its values before and after; or
-    /// `deposit_id` and `amount` for `credit.added`, with `note` and `payment_id` if they were given. A changed value
+    /// `deposit_id` and `amount` for `credit.added`, with `note`, `payment_id` and `group_id` if they were given. Refunds
+    /// add `shortfall`, the part that could not be taken, and `of`, the payment. A changed value
     /// of more than 1,024 bytes of JSON is `{"cut":true,"bytes":…,"begins":"…"}`: its length, and the first characters
     /// of its JSON.
     #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
@@ -77,10 +89,10 @@ pub struct EventObject {
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 #[schemars(rename = "Actor")]
 pub struct ActorObject {
-    /// `management_key`, `member` of the account, `operator` with a command, or `system`.
-    #[schemars(extend("enum" = ["management_key", "member", "operator", "system"]))]
+    /// `management_key`, `member` of the account, `operator` with a command or on a page, `operator_key`, or `system`.
+    #[schemars(extend("enum" = ["management_key", "member", "operator", "operator_key", "system"]))]
     pub r#type: String,
-    /// Id of the management key or of the member.
+    /// Id of the management key, the operator key or the member.
     pub id: Option<String>,
     /// Name at the time of the change.
     pub name: Option<String>,

@@ -3,7 +3,10 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::bounds::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
+use super::bounds::{
+    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE,
+    MAX_REASON_CHARS, ROLES, SCOPES, STATUSES,
+};
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
 /// Type of a field's values. It decides how a value is checked that a client sends.
@@ -43,6 +46,15 @@ pub enum Kind {
     EventTypes,
     /// True or false. It is never null.
     Flag,
+    /// USD above 0 and at most [`NanoUsd::MAX`]. Never null.
+    Paid,
+    /// Id of a payment.
+    PaymentId {
+        /// Whether null stands for none.
+        or_null: bool,
+    },
+    /// One of these words. Never null.
+    Word(&'static [&'static str]),
     /// Default settings of keys that are created in a group. A change is merged into the old settings (RFC 7396), and
     /// null removes them all.
     KeyDefaults,
@@ -231,6 +243,8 @@ fields! {
         ParentId = setting("parent_id", Kind::Group, "The parent group, whose limits also apply. A parent cannot have a parent. Null for no parent.")
             .with_input("In the group", "The parent's limits apply to all its groups together.");
         ..Bound(Bound::all())
+        Paid = answered("paid", SchemaGenerator::subschema_for::<Option<NanoUsd>>,
+            "What payments, less refunds, have added to `limit`, which then changes in no other way. Null before the first payment.");
         KeyDefaults = setting("key_defaults", Kind::KeyDefaults,
             "Default settings for keys created in the group; null for none.");
         Metadata = METADATA;
@@ -256,9 +270,47 @@ fields! {
         DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
             "Time at which the webhook was disabled; null while it is enabled.");
         DisabledReason = answered("disabled_reason",
-            |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
+            |_| json_schema!({"enum": ["owner", "failing", "gone", "account_closed", null]}),
             "Why the webhook is disabled: `owner` if somebody set `enabled` to false; `failing` if an event could not \
-             be delivered for 24 hours; `gone` if the address answered 410.");
+             be delivered for 24 hours; `gone` if the address answered 410; `account_closed` a day after the account \
+             was closed.");
+    }
+}
+
+fields! {
+    /// A setting of an account.
+    AccountField {
+        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the account, unique in the installation. Its members sign in with it.")
+            .fixed().required();
+        ExternalId = setting("external_id", Kind::ExternalId { max: MAX_EXTERNAL_ID_CHARS },
+            "Your own id for the account, unique in the installation. It cannot be changed once it is set. Null for none.");
+        Metadata = METADATA;
+    }
+}
+
+fields! {
+    /// A setting of a suspension.
+    SuspensionField {
+        Reason = setting("reason", Kind::Line { max: MAX_REASON_CHARS }, "Why the account is suspended. Its members see it.").required();
+    }
+}
+
+fields! {
+    /// A setting of a new management key.
+    ManagementKeyField {
+        Name = setting("name", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the key.").required();
+        Scope = setting("scope", Kind::Word(&SCOPES), "`full`, or `read` for a key that changes nothing.");
+        GroupId = setting("group_id", Kind::Group, "Limits the key to the API keys of this group and its child groups; null for the whole account.");
+        ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null for never.");
+    }
+}
+
+fields! {
+    /// A setting of a new member.
+    MemberField {
+        Name = setting("name", Kind::Line { max: MAX_MEMBER_NAME_CHARS }, "An e-mail address or any handle, unique in the account.").required();
+        Role = setting("role", Kind::Word(&ROLES), "`owner`, `viewer` (reads everything, changes nothing) or `lead` (manages the API keys of one group).");
+        GroupId = setting("group_id", Kind::Group, "The group of a lead; null for the other roles.");
     }
 }
 
@@ -272,7 +324,7 @@ fields! {
     }
 }
 
-const fn setting(name: &'static str, kind: Kind, description: &'static str) -> Field {
+pub(super) const fn setting(name: &'static str, kind: Kind, description: &'static str) -> Field {
     Field { name, kind, description, input: None, is_fixed: false, is_required: false }
 }
 
@@ -293,7 +345,7 @@ impl Field {
         Self { is_fixed: true, ..self }
     }
 
-    const fn required(self) -> Self {
+    pub(super) const fn required(self) -> Self {
         Self { is_required: true, ..self }
     }
 }

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{
     bounds::{
         MAX_LIMIT_USD, MAX_LIMITS, MAX_METADATA, MAX_METADATA_NAME_CHARS, MAX_METADATA_VALUE_CHARS,
-        MAX_MODEL_CHARS, MAX_MODELS, MAX_URL_CHARS,
+        MAX_MODEL_CHARS, MAX_MODELS, MAX_PAYMENT_ID_CHARS, MAX_URL_CHARS,
     },
     event::EVENT_TYPES,
     field::{DefaultField, Field, Fields, Kind},
@@ -61,7 +61,13 @@ impl Kind {
                 json_schema!({"type": ["object", "null"], "properties": properties, "required": required})
             }
             Self::Url => json_schema!({"type": "string", "format": "uri"}),
-            Self::Count { .. } | Self::Models | Self::EventTypes | Self::Flag => self.requested(schemas),
+            Self::Count { .. }
+            | Self::Models
+            | Self::EventTypes
+            | Self::Flag
+            | Self::Paid
+            | Self::PaymentId { .. }
+            | Self::Word(_) => self.requested(schemas),
         }
     }
 
@@ -95,6 +101,13 @@ impl Kind {
             Self::EventTypes => json_schema!({"type": ["array", "null"], "minItems": 1,
                 "maxItems": EVENT_TYPES.len(), "uniqueItems": true, "items": {"enum": EVENT_TYPES}}),
             Self::Flag => json_schema!({"type": "boolean"}),
+            Self::Paid => json_schema!({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_CREDIT_USD}),
+            Self::PaymentId { or_null } => {
+                let of = if or_null { serde_json::json!(["string", "null"]) } else { "string".into() };
+                json_schema!({"type": of, "minLength": 1, "maxLength": MAX_PAYMENT_ID_CHARS,
+                    "pattern": PAYMENT_ID})
+            }
+            Self::Word(words) => json_schema!({"enum": words}),
             Self::KeyDefaults => {
                 let settings = DefaultField::settings().map(|field| {
                     let (row, is_limits) = (field.row(), matches!(field.row().kind, Self::Limits));
@@ -141,6 +154,11 @@ fn amount() -> Schema {
 
 /// Pattern that matches texts without control characters.
 const NO_CONTROL: &str = r"^[^\x00-\x1f\x7f-\x9f]*$";
+
+/// Pattern of payment ids: printable ASCII, with no space at either end and no two spaces in a row.
+const PAYMENT_ID: &str = "^[!-~]+( [!-~]+)*$";
+/// Largest credit of an account, in US dollars.
+const MAX_CREDIT_USD: i64 = NanoUsd::MAX.nanos() / 1_000_000_000;
 
 /// Returns the name and the schema of each field in answers. `of` makes the schema of a field's values.
 pub(super) fn properties<F: Fields>(

@@ -58,4 +58,6 @@ pub enum Reach {
     Account,
     /// The API key that sends the request. Only it may use the route.
     Holder,
+    /// The whole installation, for operator keys.
+    Installation,
 }

@@ -18,5 +18,31 @@ pub const GENERATIONS: &str = "/v1/management/generations";
 pub const REFUSALS: &str = "/v1/management/refusals";
 /// Path of an account's events.
 pub const EVENTS: &str = "/v1/management/events";
+/// Paths of the operator API, as a pattern.
+pub const OPERATOR: &str = "/v1/operator/{*rest}";
+/// Path of the installation's accounts.
+pub const ACCOUNTS: &str = "/v1/operator/accounts";
+/// Path of an account, with the account in place of `{account}`.
+pub const ACCOUNT: &str = "/v1/operator/accounts/{account}";
+/// Path that suspends an account.
+pub const SUSPEND: &str = "/v1/operator/accounts/{account}/suspend";
+/// Path that restores a suspended account.
+pub const RESTORE: &str = "/v1/operator/accounts/{account}/restore";
+/// Path that closes a suspended account.
+pub const CLOSE: &str = "/v1/operator/accounts/{account}/close";
+/// Path of the management keys of an account.
+pub const MANAGEMENT_KEYS: &str = "/v1/operator/accounts/{account}/management_keys";
+/// Path of the members of an account.
+pub const MEMBERS: &str = "/v1/operator/accounts/{account}/members";
+/// Path of the payments and refunds of an account.
+pub const PAYMENTS: &str = "/v1/operator/accounts/{account}/payments";
+/// Path that refunds from an account.
+pub const REFUNDS: &str = "/v1/operator/accounts/{account}/refunds";
+/// Path of the installation's events.
+pub const OPERATOR_EVENTS: &str = "/v1/operator/events";
+/// Path of the operator API's description.
+pub const OPERATOR_DESCRIPTION: &str = "/v1/operator/openapi.json";
+/// Begins an account's name in a path that is an external id.
+pub const BY_EXTERNAL_ID: &str = "external:";
 /// Path at which an API key reads about itself.
 pub const OWN_KEY: &str = "/v1/key";

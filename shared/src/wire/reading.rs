@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     call::generation::{FinishReason, ModelApi},
-    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, RequestId},
+    ids::{DepositId, EventId, GenerationId, GroupId, KeyId, RefusalId, RequestId},
     money::NanoUsd,
     timing::time::Timestamp,
 };
@@ -22,8 +22,44 @@ pub struct Credits {
     pub held: NanoUsd,
     /// Sum of all deposits.
     pub total_deposited: NanoUsd,
+    /// Sum of all refunds.
+    pub total_refunded: NanoUsd,
     /// Sum of all charges.
     pub total_used: NanoUsd,
+}
+
+/// A payment or a refund, as it took effect.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Payment")]
+pub struct PaymentObject<'a> {
+    /// The deposit, as events name it.
+    pub id: DepositId,
+    /// `payment` or `refund`
+    #[schemars(extend("enum" = ["payment", "refund"]))]
+    pub object: &'static str,
+    /// Your own id of the payment or refund.
+    pub payment_id: &'a str,
+    /// Amount that was asked for.
+    pub amount: NanoUsd,
+    /// Amount that the refund took. Only refunds have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub taken: Option<NanoUsd>,
+    /// Part of `amount` that could not be taken. It is no debt. Only refunds have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shortfall: Option<NanoUsd>,
+    /// The payment that was refunded, if the request named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of: Option<&'a str>,
+    /// Note for people.
+    pub note: &'a str,
+    /// The group whose limit changed, if any.
+    pub group_id: Option<GroupId>,
+    /// The account's credit just after it.
+    pub credit_after: Option<NanoUsd>,
+    /// The group's limit just after it.
+    pub group_limit_after: Option<NanoUsd>,
+    /// Time at which it took effect.
+    pub created_at: Timestamp,
 }
 
 /// Sums of usage. They cover all keys, groups, models, users, upstreams and times, except as far as the object names

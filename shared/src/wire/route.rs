@@ -6,10 +6,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{
     bounds::{MAX_EXTERNAL_ID_CHARS, STATUSES},
     event::{EVENT_TYPES, EventObject},
+    money::{GroupPaymentBody, GroupRefundBody},
     noun::{Noun, Reach},
-    path::{CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
-    reading::{AttemptList, BillObject, Credits, RefusalObject, RevokedKeys, UsageList},
-    schema::{Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject},
+    operator::{OperatorEndpoint, OperatorScope},
+    path::{ACCOUNT, CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
+    reading::{AttemptList, BillObject, Credits, PaymentObject, RefusalObject, RevokedKeys, UsageList},
+    schema::{
+        Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject, settable,
+    },
 };
 use crate::{
     error::Code,
@@ -25,6 +29,9 @@ pub enum Endpoint {
     RotateKey,
     KeysOfGroup,
     RevokeKeysOfGroup,
+    /// Pays into a group's wallet, out of the credit that the account has.
+    PayGroup,
+    RefundGroup,
     Deliveries,
     TestWebhook,
     Credits,
@@ -34,6 +41,8 @@ pub enum Endpoint {
     Refusals,
     Events,
     OwnKey,
+    /// A route that only the operator API has.
+    Operator(OperatorEndpoint),
 }
 
 /// An act that exists for every noun.
@@ -46,6 +55,9 @@ pub enum NounAct {
     /// Revokes a key, archives a group, or removes a webhook.
     Delete,
 }
+
+/// Beginning of the management API's paths.
+const MANAGEMENT_ROOT: &str = "/v1/management";
 
 /// A function that makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -85,17 +97,17 @@ pub struct Parameter {
     pub schema: SchemaOf,
 }
 
-const fn parameter(name: &'static str, schema: SchemaOf) -> Parameter {
+pub(super) const fn parameter(name: &'static str, schema: SchemaOf) -> Parameter {
     Parameter { name, schema }
 }
 
 const STATUS: Parameter = parameter("status", |_| json_schema!({"enum": STATUSES}));
 const KEY_ID: Parameter = parameter("key_id", SchemaGenerator::subschema_for::<KeyId>);
 const GROUP_ID: Parameter = parameter("group_id", SchemaGenerator::subschema_for::<GroupId>);
-const EXTERNAL_ID: Parameter =
+pub(super) const EXTERNAL_ID: Parameter =
     parameter("external_id", |_| json_schema!({"type": "string", "maxLength": MAX_EXTERNAL_ID_CHARS}));
 /// Filters of the form `metadata[name]=value`.
-const METADATA: Parameter =
+pub(super) const METADATA: Parameter =
     parameter("metadata", |_| json_schema!({"type": "object", "additionalProperties": {"type": "string"}}));
 const MODEL: Parameter = parameter("model", |_| json_schema!({"type": "string"}));
 const USER: Parameter = parameter("user", |_| json_schema!({"type": "string"}));
@@ -130,9 +142,12 @@ fn time(_: &mut SchemaGenerator) -> Schema {
 impl Route {
     pub const fn method(&self) -> Method {
         match self.endpoint {
+            Endpoint::Operator(endpoint) => endpoint.method(),
             Of(_, NounAct::Create)
             | Endpoint::RotateKey
             | Endpoint::RevokeKeysOfGroup
+            | Endpoint::PayGroup
+            | Endpoint::RefundGroup
             | Endpoint::TestWebhook => Method::POST,
             Of(_, NounAct::Update) => Method::PATCH,
             Of(_, NounAct::Delete) => Method::DELETE,
@@ -151,7 +166,31 @@ impl Route {
 
     /// Returns whether requests to the route may carry an idempotency key.
     pub const fn is_idempotent(&self) -> bool {
-        matches!(self.endpoint, Of(_, NounAct::Create) | Endpoint::RotateKey)
+        matches!(
+            self.endpoint,
+            Of(_, NounAct::Create)
+                | Endpoint::RotateKey
+                | Endpoint::Operator(OperatorEndpoint::CreateManagementKey | OperatorEndpoint::InviteMember)
+        )
+    }
+
+    /// Scopes of operator keys that may use the route. Any of them suffices.
+    pub fn scopes(&self) -> &'static [OperatorScope] {
+        match self.endpoint {
+            Endpoint::Operator(endpoint) => endpoint.scopes(),
+            _ if self.method().is_safe() => &[OperatorScope::Read, OperatorScope::Accounts],
+            _ => &[OperatorScope::Accounts],
+        }
+    }
+
+    /// Path in the operator API, where a route of the management API serves any account. `None` for the holder's route,
+    /// and for payments into wallets alone: what an operator pays into a group is also the account's credit.
+    pub fn operator_path(&self) -> Option<String> {
+        match self.endpoint {
+            Endpoint::OwnKey | Endpoint::PayGroup | Endpoint::RefundGroup => None,
+            Endpoint::Operator(_) => Some(self.path()),
+            _ => self.path().strip_prefix(MANAGEMENT_ROOT).map(|rest| format!("{ACCOUNT}{rest}")),
+        }
     }
 
     pub fn path(&self) -> String {
@@ -160,7 +199,11 @@ impl Route {
     }
 
     /// Makes a route that answers 200 with a value of this type.
-    const fn new<A: JsonSchema>(endpoint: Endpoint, id: &'static str, summary: &'static str) -> Self {
+    pub(super) const fn new<A: JsonSchema>(
+        endpoint: Endpoint,
+        id: &'static str,
+        summary: &'static str,
+    ) -> Self {
         Self {
             endpoint,
             id,
@@ -177,7 +220,7 @@ impl Route {
         }
     }
 
-    const fn at(self, of: &'static str, reach: Reach) -> Self {
+    pub(super) const fn at(self, of: &'static str, reach: Reach) -> Self {
         Self { reach, of, ..self }
     }
 
@@ -192,20 +235,20 @@ impl Route {
         Self { named: Some(named), ..self.on(O::NOUN) }
     }
 
-    const fn by(self, query: &'static [Parameter]) -> Self {
+    pub(super) const fn by(self, query: &'static [Parameter]) -> Self {
         Self { query, ..self }
     }
 
     /// Makes the route answer with pages. The cursors of the pages are ids of objects of this type.
-    const fn paged<O: Listable>(self) -> Self {
+    pub(super) const fn paged<O: Listable>(self) -> Self {
         Self { cursor: Some(SchemaGenerator::subschema_for::<O::Id>), ..self }
     }
 
-    const fn refusing(self, refuses: &'static [Code]) -> Self {
+    pub(super) const fn refusing(self, refuses: &'static [Code]) -> Self {
         Self { refuses, ..self }
     }
 
-    const fn taking<B: JsonSchema>(self) -> Self {
+    pub(super) const fn taking<B: JsonSchema>(self) -> Self {
         Self { body: Some(SchemaGenerator::subschema_for::<B>), ..self }
     }
 }
@@ -233,7 +276,18 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
     Route::new::<O>(Of(O::NOUN, NounAct::Delete), id, summary).below::<O>("")
 }
 
-pub static ROUTES: [Route; 27] = [
+/// Statuses of a payment or refund: 201 when it takes effect, and 200 when it is repeated.
+pub(super) const PAID: &[(u16, &[&str])] = &[(200, &[]), (201, &["Cache-Control"])];
+
+struct GroupPaymentRequest;
+
+crate::schema!(GroupPaymentRequest, "NewGroupPayment", |schemas| settable::<GroupPaymentBody>(schemas, true));
+
+struct GroupRefundRequest;
+
+crate::schema!(GroupRefundRequest, "NewGroupRefund", |schemas| settable::<GroupRefundBody>(schemas, true));
+
+pub static ROUTES: [Route; 29] = [
     list::<KeyObject>("listApiKeys", "Lists the API keys, including revoked ones.")
         .by(&[STATUS, GROUP_ID, METADATA]),
     create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
@@ -261,7 +315,7 @@ pub static ROUTES: [Route; 27] = [
     },
     fetch::<GroupObject>("retrieveGroup", "Retrieves a group."),
     update::<GroupObject>("updateGroup", "Changes a group: absent members stay unchanged, null clears (RFC 7396).")
-        .refusing(&[Code::ArchivedGroup]),
+        .refusing(&[Code::ArchivedGroup, Code::GroupLimitIsPaid]),
     delete::<GroupObject>("archiveGroup",
         "Archives a group permanently: its keys and its child groups' keys are refused."),
     Route {
@@ -275,6 +329,20 @@ pub static ROUTES: [Route; 27] = [
         ..Route::new::<RevokedKeys>(Endpoint::RevokeKeysOfGroup, "revokeKeysOfGroup",
             "Revokes all API keys of a group permanently.")
             .below::<GroupObject>("/revoke_keys")
+    },
+    Route {
+        statuses: PAID,
+        refuses: &[Code::PaymentDiffers, Code::GroupHasNoLimit, Code::ArchivedGroup],
+        ..Route::new::<PaymentObject<'_>>(Endpoint::PayGroup, "payGroup",
+            "Raises a group's limit by a payment, out of the account's credit. Sent again, it answers 200 with the same payment.")
+            .below::<GroupObject>("/payments").taking::<GroupPaymentRequest>()
+    },
+    Route {
+        statuses: PAID,
+        refuses: &[Code::PaymentDiffers, Code::GroupHasNoLimit, Code::CreditTooLow, Code::PaymentNotFound],
+        ..Route::new::<PaymentObject<'_>>(Endpoint::RefundGroup, "refundGroup",
+            "Lowers a group's limit by what is neither used nor held. Sent again, it answers 200 with the same refund.")
+            .below::<GroupObject>("/refunds").taking::<GroupRefundRequest>()
     },
     list::<WebhookObject>("listWebhooks", "Lists the webhooks."),
     // If the webhook has been removed in the meantime, a repeated request is answered `not found`.

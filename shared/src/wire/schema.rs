@@ -11,10 +11,14 @@ use super::{
     field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
     noun::Noun,
-    reading::{BillObject, OwnGroup, RefusalObject},
+    operator::{AccountObject, ManagementKeyObject, MemberObject},
+    reading::{BillObject, OwnGroup, PaymentObject, RefusalObject},
 };
 use crate::{
-    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, WebhookId},
+    ids::{
+        AccountId, DepositId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, RefusalId,
+        WebhookId,
+    },
     timing::time::Timestamp,
 };
 
@@ -119,6 +123,22 @@ impl Listable for WebhookObject {
     type Id = WebhookId;
 }
 
+impl Listable for AccountObject<'_> {
+    type Id = AccountId;
+}
+
+impl Listable for ManagementKeyObject<'_> {
+    type Id = ManagementKeyId;
+}
+
+impl Listable for MemberObject<'_> {
+    type Id = MemberId;
+}
+
+impl Listable for PaymentObject<'_> {
+    type Id = DepositId;
+}
+
 impl Listable for BillObject<'_> {
     type Id = GenerationId;
 }
@@ -196,13 +216,17 @@ impl<O: Object, const NEW: bool> JsonSchema for Body<O, NEW> {
     }
 
     fn json_schema(schemas: &mut SchemaGenerator) -> Schema {
-        let rows = || O::Fields::settings().map(Fields::row).filter(|row| NEW || !row.is_fixed);
-        let schema =
-            |row: Field| (row.name.to_owned(), described(row.kind.requested(schemas), row.description));
-        let properties: Map<String, Value> = rows().map(schema).collect();
-        let required: Vec<_> = rows().filter(|row| NEW && row.is_required).map(|row| row.name).collect();
-        json_schema!({
-            "type": "object", "additionalProperties": false, "properties": properties, "required": required,
-        })
+        settable::<O::Fields>(schemas, NEW)
     }
+}
+
+/// Schema of a body with the settings of an object that is new, or that exists.
+pub(super) fn settable<F: Fields>(schemas: &mut SchemaGenerator, is_new: bool) -> Schema {
+    let rows = || F::settings().map(Fields::row).filter(|row| is_new || !row.is_fixed);
+    let schema = |row: Field| (row.name.to_owned(), described(row.kind.requested(schemas), row.description));
+    let properties: Map<String, Value> = rows().map(schema).collect();
+    let required: Vec<_> = rows().filter(|row| is_new && row.is_required).map(|row| row.name).collect();
+    json_schema!({
+        "type": "object", "additionalProperties": false, "properties": properties, "required": required,
+    })
 }

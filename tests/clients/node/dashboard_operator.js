@@ -8,6 +8,7 @@ const NAME = 'ann@example.com';
 /** Name in the navigation, address, and name for pictures. */
 const SECTIONS = [
   ['Accounts', '/operator', 'accounts'],
+  ['Operator keys', '/operator/keys', 'keys'],
   ['Upstreams', '/operator/upstreams', 'upstreams'],
   ['Catalogue', '/operator/catalogue', 'catalogue'],
   ['Installation', '/operator/installation', 'installation'],

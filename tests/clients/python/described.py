@@ -2,10 +2,11 @@
 
 Property-based clients send only what the description allows. This checks the reverse: the description must allow every
 request that the service accepted, and describe every answer, including each event of a stream. The only argument is a file
-with a JSON array of exchanges.
+with a JSON array of exchanges. The variable DESCRIPTION may name a file with another description.
 """
 
 import json
+import os
 import re
 import sys
 import urllib.request
@@ -14,7 +15,10 @@ from pathlib import Path
 import jsonschema_rs
 from facts import fact, run, setting
 
-DOCUMENT = json.load(urllib.request.urlopen(setting("BASE_URL").removesuffix("/v1") + "/openapi.json"))
+if file := os.environ.get("DESCRIPTION"):
+    DOCUMENT = json.loads(Path(file).read_text())
+else:
+    DOCUMENT = json.load(urllib.request.urlopen(setting("BASE_URL").removesuffix("/v1") + "/openapi.json"))
 EXCHANGES = json.loads(Path(sys.argv[1]).read_text())
 SHOWN = 600
 JSON, EVENTS = "application/json", "text/event-stream"

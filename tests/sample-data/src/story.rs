@@ -10,7 +10,7 @@ use domain::{
     member::Role,
     webhook::{DisabledReason, Webhook, WebhookPatch, WebhookUrl},
 };
-use key_service_management::{accounts::NewDeposit, governed::Governed as _};
+use key_service_management::{accounts::payments::NewDeposit, governed::Governed as _};
 use shared::{
     calendar::Per,
     ids::{AccountId, GroupId, KeyId, WebhookId},

@@ -6,3 +6,4 @@ pub(crate) mod init;
 pub(crate) mod operating;
 pub(crate) mod recipes;
 pub(crate) mod start;
+pub(crate) mod stripe;

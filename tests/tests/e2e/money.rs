@@ -11,4 +11,5 @@ pub(crate) mod prices;
 pub(crate) mod raises;
 pub(crate) mod unread;
 pub(crate) mod usage;
+pub(crate) mod wallets;
 pub(crate) mod windows;

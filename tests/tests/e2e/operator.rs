@@ -1,8 +1,10 @@
 //! The operators' pages at `/operator`, through the gateway's address as browsers reach them.
 
 mod acts;
+mod api;
 mod attacks;
 mod pages;
+mod standing;
 
 use serde_json::Value;
 use tests::harness::{Answer, Browser, Stack};
@@ -10,8 +12,9 @@ use tests::harness::{Answer, Browser, Stack};
 use crate::dashboard::second_factor::enrol_at;
 
 /// Every page that an operator sees, except pages about one account.
-const PAGES: [&str; 5] = [
+const PAGES: [&str; 6] = [
     "/operator",
+    "/operator/keys",
     "/operator/accounts/new",
     "/operator/upstreams",
     "/operator/catalogue",

@@ -1,7 +1,9 @@
 """Faults in the rules of money and in their commits."""
 
 LEDGER = "key-service/domain/src/ledger.rs"
+PAID = "key-service/domain/src/ledger/paid.rs"
 STATE = "key-service/domain/src/ledger/state.rs"
+STANDING = "key-service/domain/src/ledger/standing.rs"
 FUNDS = "key-service/domain/src/ledger/funds.rs"
 BOUNDS = "key-service/domain/src/ledger/bounds.rs"
 RATE = "key-service/domain/src/ledger/rate.rs"
@@ -35,11 +37,17 @@ REDIS = "key-service/records/src/redis.rs"
 SEQUENCES = "key-service/store/src/store/sequences.rs"
 CONNECTION = "key-service/records/src/redis/connection.rs"
 FAILOVER = "key-service/records/src/redis/failover.rs"
+CLAIMS = "key-service/store/src/store/accounts/claims.rs"
+CHANGED_STANDING = "key-service/store/src/store/accounts/standing.rs"
 HOLDERS = "key-service/store/src/store/spending/holders.rs"
 IDEMPOTENCY = "key-service/store/src/store/idempotency.rs"
 WATERMARK = "key-service/records/src/redis/watermark.rs"
 CLUSTER = "key-service/records/src/redis/masters/cluster.rs"
 COPY = "key-service/records/src/copy.rs"
+FORMS = "key-service/ledger/src/view/form.rs"
+MISSING = "key-service/ledger/src/batch/missing.rs"
+WALLETS = "key-service/audit/src/wallets.rs"
+AUDIT_ACCOUNT = "key-service/audit/src/account.rs"
 SERVING = "key-service/records/src/redis/masters/serving.rs"
 LARGE = "redis::a_commit_of_ten_thousand_entries_takes_effect_whole"
 AUDIT = "key-service/audit/src/lib.rs"
@@ -54,6 +62,45 @@ PROCESSES = "processes_that_take_turns_at_an_account_decide_by_what_the_others_h
 # By the package whose tests catch them: name, file, correct text, replacement, and the test that fails.
 FAULTS = {
     "key-service-domain": [
+        ("a payment whose id was used for other terms counts as made", PAID,
+         "Record::Deposited(earlier) if earlier.terms() != asked.terms =>",
+         "Record::Deposited(earlier) if earlier.terms().amount != asked.terms.amount =>",
+         "payments::an_id_is_used_for_one_amount_one_place_and_one_kind"),
+        ("a refund takes what is held", PAID,
+         "available = account.credit.left_after(account.held);", "available = account.credit;",
+         "the_books_balance_after_every_command"),
+        ("a refund of a wallet takes what is held", PAID,
+         "limit.left_after(budget.used).left_after(budget.held)", "limit.left_after(budget.used)",
+         "payments::a_refund_takes_at_most_what_is_neither_used_nor_held"),
+        ("a refund takes an overdraft", PAID,
+         "let limit = budget.limit.ok_or(Refused::NoLimit)?;",
+         "let limit = budget.bounds.as_ref().and_then(|bounds| bounds.limit_raised).map(|raise| raise.amount);\n"
+         "        let limit = limit.or(budget.limit).ok_or(Refused::NoLimit)?;",
+         "payments::an_overdraft_moves_with_the_limit_and_is_not_refunded"),
+        ("a refund that takes less is made although all was asked for", PAID,
+         "if available < amount && !asked.partial {", "if available < amount && !asked.partial && available.nanos() == 0 {",
+         "payments::a_refund_takes_at_most_what_is_neither_used_nor_held"),
+        ("a payment to both raises the credit alone", PAID,
+         "let limit = group.pay(change, now)?;", "let limit = group.pay(change.min(of_credit), now)?;",
+         "payments::a_payment_raises_the_credit_the_wallet_or_both_in_one_step"),
+        ("a payment to a wallet raises the credit", PAID,
+         "let of_credit = if to.changes_credit() { change } else { NanoUsd::ZERO };", "let of_credit = change;",
+         "payments::a_payment_raises_the_credit_the_wallet_or_both_in_one_step"),
+        ("an archived group is paid", PAID,
+         "if wallet.as_ref().is_some_and(|(_, group)| group.archived_at.is_some()) {", "if false {",
+         "payments::a_group_without_a_limit_an_archived_and_an_unknown_one_take_no_payment"),
+        ("an overdraft stays where it is when a payment comes", BOUNDS,
+         "raise.amount = moved(raise.amount)?;", "moved(raise.amount)?;",
+         "payments::an_overdraft_moves_with_the_limit_and_is_not_refunded"),
+        ("an overdraft that has ended is moved by a payment", BOUNDS,
+         "        self.forget_ended_raises(now);\n        if let Some(raise)", "        let _ = now;\n        if let Some(raise)",
+         "payments::an_overdraft_moves_with_the_limit_and_is_not_refunded"),
+        ("the limit of a wallet is set by hand", STATE,
+         "patch.limit.filter(|new| *new != Some(limit))", "patch.limit.filter(|new| new.is_none())",
+         "payments::only_payments_and_refunds_change_the_limit_of_a_wallet"),
+        ("a refund tells no threshold", EVENTS,
+         "before.used == after.used && before.limit == after.limit &&", "before.used == after.used &&",
+         "payments::a_refund_tells_the_thresholds_that_it_passes_and_a_payment_starts_them_again"),
         ("a bill is earlier than the one before it", FUNDS,
          "windows.chain(self.account.billed_at).filter(|at|", "windows.filter(|at|",
          "the_time_of_a_bill_never_goes_back"),
@@ -117,6 +164,24 @@ FAULTS = {
         ("a revoked key shows a grace", KEY,
          "self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())", "self.spend.rotation.grace(now)",
          "rotation::a_revocation_ends_both_credentials"),
+        ("a suspended account spends", FUNDS,
+         "        self.account.may_spend()?;\n", "",
+         "standing::a_suspended_account_spends_nothing_more_and_is_billed_what_it_held"),
+        ("a stream of a suspended account goes on", FUNDS,
+         "if let Some(standing) = self.account.standing {", "if let Some(standing) = self.account.standing.filter(|_| false) {",
+         "standing::a_suspended_account_spends_nothing_more_and_is_billed_what_it_held"),
+        ("an account with credit is closed", STANDING,
+         "if credit != NanoUsd::ZERO || held != NanoUsd::ZERO {", "if held != NanoUsd::ZERO {",
+         "standing::only_a_suspended_account_without_money_is_closed_and_then_for_good"),
+        ("an active account is closed", STANDING,
+         "self.standing.ok_or(StandingRefused::Active)?", "self.standing.unwrap_or(Standing { suspended_at: now, closed_at: None })",
+         "standing::only_a_suspended_account_without_money_is_closed_and_then_for_good"),
+        ("a closed account is restored", STANDING,
+         "            Some(standing) if standing.is_closed() => Err(StandingRefused::Closed),\n            Some(_) | None => Ok(",
+         "            Some(_) | None => Ok(", "standing::only_a_suspended_account_without_money_is_closed_and_then_for_good"),
+        ("a closed account takes a deposit", PAID,
+         "if !is_refund && state.account.standing.is_some_and(|standing| standing.is_closed()) {", "if false {",
+         "standing::a_suspended_account_takes_deposits_and_a_closed_one_none"),
         ("keys of an archived parent may spend", FUNDS,
          "self.groups.iter().flatten().any(|(_, group)", "self.groups.iter().take(1).flatten().any(|(_, group)",
          "chain::an_archived_group_refuses_its_keys_and_those_of_child_groups"),
@@ -205,7 +270,7 @@ FAULTS = {
          "(self.limit, bounds.limit_raised) = (limit, None);", "self.limit = limit;",
          "raises::a_new_limit_ends_the_raise_of_the_one_before_and_other_changes_leave_it"),
         ("the end of a raise tells no threshold", EVENTS,
-         "before.used == after.used && before.raises().eq(after.raises())", "before.used == after.used",
+         "before.limit == after.limit && before.raises().eq(after.raises())", "before.limit == after.limit",
          "raises::a_hold_that_sees_a_raise_ended_tells_what_use_has_reached_meanwhile"),
         ("what use reached under a raise counts as told", EVENTS,
          "amount: as_raised(before.amount, before.raised)", "amount: before.amount",
@@ -323,6 +388,9 @@ FAULTS = {
          "a_window_used_what_its_entries_add_up_to"),
     ],
     "key-service-ledger": [
+        ("a wallet is written as if every program knew it", FORMS,
+         "wallet.is_some() || refund.is_some()", "false && (wallet.is_some() || refund.is_some())",
+         "form::tests::records_with_a_wallet_or_a_refund_have_the_later_form_and_no_others"),
         ("house-keeping believes one look at the clock", STEADY,
          "Some(later.fold(now, Timestamp::min))", "{ let _ = later; Some(now) }",
          "a_clock_that_is_hours_ahead_for_seconds_makes_no_bill_forgotten"),
@@ -402,12 +470,31 @@ FAULTS = {
          "service::tests::a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_counted"),
     ],
     "key-service-store": [
+        ("an audit takes what was paid into a wallet on trust", WALLETS,
+         "auditor.wallet(id, &of, paid.remove(&id).unwrap_or_default());",
+         "let _ = (id, of, &mut *auditor, paid.remove(&id));", "a_wallet_that_was_changed_by_hand_is_named"),
+        ("an audit takes a refund of more than was asked", AUDIT_ACCOUNT,
+         "let is_possible = change >= least &&", "let is_possible = (change >= least || true) &&", "a_wallet_that_was_changed_by_hand_is_named"),
         ("numbers go on after a failover as if nothing was lost", SEQUENCES,
          "for since in self.records.losses().await? {", "for since in Vec::<i64>::new() {",
          "entries_and_events_since_a_loss_are_numbered_above_all_before"),
         ("an account has no holds while its part of the list of holders is away", HOLDERS,
          "layout::holders(account).take(PARTS_TRIED)", "layout::holders(account).take(PARTS_TRIED / PARTS_TRIED)",
          "suite::outage::tests::an_account_has_holds_and_is_listed_elsewhere_while_its_part_of_the_list_is_away"),
+        ("a program that does not know of suspensions forgets one", FORMS,
+         "money.standing.is_some()\n", "false && money.standing.is_some()\n",
+         "an_account_with_a_standing_is_refused_by_programs_that_do_not_know_of_it"),
+        ("a suspension leaves no event", CHANGED_STANDING,
+         "            change.event(act.event(0, None, None, kind));\n", "            let _ = kind;\n",
+         "a_suspension_holds_from_its_answer_on_and_each_change_leaves_one_event"),
+        ("an external id makes an account for each call", CLAIMS,
+         "Some(taken) if stale.as_ref() != Some(&taken) => Ok(taken),", "Some(taken) if stale.as_ref() == Some(&taken) => Ok(taken),",
+         "an_external_id_makes_one_account_however_many_ask_at_once"),
+        ("an account gets the external id of another one", CLAIMS,
+         "if claim.account != account {", "if false {", "an_account_takes_one_external_id_that_no_other_has"),
+        ("a refused change of an account claims its external id", CLAIMS,
+         "            if !metadata.fits(&found.labels.metadata, act.at) {", "            if false {",
+         "a_refused_change_claims_no_external_id"),
         ("an idempotency key serves another request too", IDEMPOTENCY,
          "Some(earlier) if earlier.request != attempt.request => {", "Some(_) if false => {",
          "an_idempotency_key_makes_one_key"),

@@ -21,6 +21,7 @@ impl CredentialMark {
         hasher.update(match class {
             Class::Api => b"a",
             Class::Management => b"m",
+            Class::Operator => b"o",
         });
         hasher.update(credential.as_bytes());
         Self(*hasher.finalize().as_bytes())

@@ -13,7 +13,7 @@ use shared::{
 };
 
 use crate::{
-    arguments::{name, operator},
+    arguments::{name, operator, time},
     failure::{operator_error, store_error},
     output::write_json,
 };
@@ -143,16 +143,14 @@ fn scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| format!("must be {} or {}", Scope::Full.as_str(), Scope::Read.as_str()))
 }
 
-fn time(text: &str) -> Result<Timestamp, String> {
-    Timestamp::parse(text).ok_or_else(|| "must be a date and a time, such as 2027-12-31T23:59:59Z".to_owned())
-}
-
 /// Turns an error into a message for the operator. A refusal names the flag that caused it.
 fn refused(error: Error<ManagementKeyRefused>) -> anyhow::Error {
     let flag = match error {
         Error::Refused(ManagementKeyRefused::NotFound) => "--id",
         Error::Refused(ManagementKeyRefused::UnknownGroup) => "--group",
         Error::Refused(ManagementKeyRefused::TooMany) => "--account",
+        // Commands have no idempotency keys.
+        Error::Refused(ManagementKeyRefused::Reused) => "management-keys",
         Error::Store(cause) => return store_error(&cause, "management-keys list"),
     };
     anyhow!("{flag}: {error}")

@@ -134,7 +134,11 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
             (format!("{of} used in the {}", per.as_str()), "the closest value that its journal allows is")
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
-        Figure::Credit => ("credit".to_owned(), "deposits minus charges are"),
+        Figure::Credit => ("credit".to_owned(), "deposits minus refunds and charges are"),
+        Figure::Paid(group) => (format!("{group} paid"), "its payments minus refunds are"),
+        Figure::WalletLimit(group) => {
+            (format!("{group} limit"), "the limit before the first payment and what was paid are")
+        }
         Figure::InFlight(of) => (format!("{of} requests in flight"), "the open holds in flight are"),
         Figure::Entries => ("number of journal entries".to_owned(), "there are"),
         Figure::Bill(generation) => (format!("{generation} charged"), "its journal entries add up to"),

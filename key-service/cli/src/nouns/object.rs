@@ -70,12 +70,13 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
 /// Converts a flag's value to JSON. `null` stays null for settings that it clears.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
-        Kind::Line { .. } | Kind::Url => json!(text).to_string(),
+        Kind::Line { .. } | Kind::Url | Kind::PaymentId { .. } | Kind::Word(_) => json!(text).to_string(),
         Kind::ExternalId { .. } | Kind::Time | Kind::Group if text != "null" => json!(text).to_string(),
         Kind::ExternalId { .. }
         | Kind::Time
         | Kind::Group
         | Kind::Amount
+        | Kind::Paid
         | Kind::Count { .. }
         | Kind::Limits
         | Kind::Raise

@@ -48,6 +48,9 @@ async fn is_in_no_label(app: &App, viewer: &Viewer, text: &str) -> Result<bool, 
     Ok(first.found.is_empty() && first.next.is_none())
 }
 
+/// Answer to a plaintext that leads to no key.
+const UNKNOWN: &str = "No key of this account has, or had, that plaintext.";
+
 /// Redirects a plaintext to its key. A text that only looks like a secret is answered too; `None` for any other text.
 pub(crate) async fn of_plaintext(
     app: &App,
@@ -61,9 +64,9 @@ pub(crate) async fn of_plaintext(
         Some(Principal::ManagementKey(_, id)) => {
             Some(notice::done(viewer, &format!("{MANAGEMENT_KEYS}/{id}/revoke"), said))
         }
-        None if is_secret(text) => {
-            Some(notice::done(viewer, KEYS, "No key of this account has, or had, that plaintext."))
-        }
+        // An operator key belongs to no account.
+        Some(Principal::OperatorKey(..)) => Some(notice::done(viewer, KEYS, UNKNOWN)),
+        None if is_secret(text) => Some(notice::done(viewer, KEYS, UNKNOWN)),
         None => None,
     })
 }

@@ -113,9 +113,10 @@ fn table(deposits: &[&Deposit]) -> Markup {
     Table::new("Deposits", columns).rows(deposits.iter().map(row))
 }
 
-/// Describes a deposit by its note and the id of its payment.
+/// Describes a deposit by its note and the id of its payment or refund.
 fn details(deposited: &Deposited) -> String {
-    let payment = deposited.payment.as_ref().map(|payment| format!("payment {}", payment.id.as_str()));
+    let kind = if deposited.refund.is_some() { "refund" } else { "payment" };
+    let payment = deposited.payment.as_ref().map(|payment| format!("{kind} {}", payment.id.as_str()));
     let note = Some(deposited.note.clone()).filter(|note| !note.is_empty());
     note.into_iter().chain(payment).collect::<Vec<_>>().join(", ")
 }
@@ -124,7 +125,7 @@ fn details(deposited: &Deposited) -> String {
 pub(crate) async fn csv(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     let deposits = app.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
     let line = |deposit: &Deposit| {
-        let Deposited { amount, credit, note, payment } = &deposit.deposited;
+        let Deposited { amount, credit, note, payment, .. } = &deposit.deposited;
         let credit = credit.map(|credit| credit.to_string()).unwrap_or_default();
         let payment = payment.as_ref().map(|payment| cell(payment.id.as_str())).unwrap_or_default();
         let (id, at, note) = (deposit.id, deposit.at(), cell(note));
@@ -171,7 +172,8 @@ fn lines(month: Month, statement: &Statement, is_over: bool) -> Markup {
         (balance("Credit on", Some(month.first), statement.opening))
         @for deposit in &statement.deposits {
             @let details = details(&deposit.deposited);
-            tr { td.wraps { "Deposit " (time_to_second(deposit.at())) p.narrow-only { (details) } }
+            @let kind = if deposit.deposited.refund.is_some() { "Refund " } else { "Deposit " };
+            tr { td.wraps { (kind) (time_to_second(deposit.at())) p.narrow-only { (details) } }
                 td.wide-only { (details) } td.n { (usd(deposit.deposited.amount)) } }
         }
         @for (model, sums) in &statement.models {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use shared::{
     clock::{Clock as _, System},
-    ids::AccountId,
+    ids::{AccountId, GenerationId},
     key::Prefix,
 };
 
@@ -14,14 +14,15 @@ use domain::{
     digest::Peppers,
     event::{Actor, EventSearch},
     key::{ApiKey, KeyPatch},
+    ledger::StandingAct,
     webhook::{DisabledReason, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
 use key_service_management::{Management, governed::Governed as _, testing::Office, webhooks::MAX_WEBHOOKS};
 use key_service_records::servers::PATIENCE;
 use key_service_store::store::{
-    EventSlice, Store,
-    suite::{Subject as _, in_redis::InRedis},
+    EventSlice, Ledger as _, Store,
+    suite::{Subject as _, capture, hold, in_redis::InRedis},
 };
 
 const FAILS: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n";
@@ -238,6 +239,32 @@ async fn a_webhook_that_fails_for_a_day_is_disabled_with_an_event() {
     assert_eq!(last.event.kind.as_str(), "webhook.disabled");
     let attempts = desk.office.management.attempts(desk.account, desk.webhook.id).await.unwrap();
     assert_eq!(attempts.len(), domain::webhook::KEPT_ATTEMPTS);
+}
+
+#[tokio::test]
+async fn a_day_after_an_account_was_closed_its_webhooks_end() {
+    let receiver = Receiver::answers(OK).await;
+    let desk = Desk::open(&receiver, WebhookPatch::default()).await;
+    let url = WebhookUrl::parse(&receiver.url()).unwrap();
+    let second = made(&desk.office.management, desk.account, (url, WebhookPatch::default())).await;
+    let (key, now) = (desk.make_key().await.parse().unwrap(), desk.office.clock.now());
+    let generation = GenerationId::new(now, [1; 10]);
+    let credit = desk.office.management.funds(desk.account).await.unwrap().unwrap().credit.nanos();
+    let all = vec![hold(key, generation, credit, 3), capture(key, generation, credit)];
+    let spent = desk.office.store.execute(desk.account, all, now).await.unwrap();
+    assert!(spent.iter().all(Result::is_ok), "{spent:?}");
+    for to in [StandingAct::Suspend("left".into()), StandingAct::Close] {
+        desk.office.management.change_standing(desk.account, to, Actor::System).await.unwrap();
+    }
+    desk.pass(Duration::from_hours(1)).await;
+    let told: BTreeSet<String> = kinds(&receiver).into_iter().collect();
+    assert!(told.contains("account.suspended") && told.contains("account.closed"), "{told:?}");
+    desk.pass(Duration::from_hours(22)).await;
+    assert_eq!(desk.reason().await, None, "what waits is delivered for a day");
+    desk.pass(Duration::from_hours(2)).await;
+    assert_eq!(desk.reason().await, Some(DisabledReason::AccountClosed));
+    let second = desk.office.management.webhook(desk.account, second.id).await.unwrap();
+    assert_eq!(second.disabled.map(|(_, reason)| reason), Some(DisabledReason::AccountClosed));
 }
 
 /// Makes a webhook.

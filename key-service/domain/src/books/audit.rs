@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use shared::{
     calendar::Per,
-    ids::{GenerationId, KeyId},
+    ids::{GenerationId, GroupId, KeyId},
     money::NanoUsd,
     time::Timestamp,
 };
@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     books::usage::Day,
-    ledger::{Account, Budget, Entry, GroupChain, Payer, Settlement},
+    ledger::{Account, Budget, Entry, Group, GroupChain, Payer, Settlement},
 };
 
 /// Adds up the books of an account. The caller passes every journal entry in order. In between, it passes each key and
@@ -223,6 +223,18 @@ impl Auditor {
         let windows = wrong_windows(budget, self.balances.get(&of), self.known());
         for (per, recorded, proven) in windows {
             self.compare(Figure::Window(of, per), recorded, i128::from(proven.nanos()));
+        }
+    }
+
+    /// Compares a group's wallet with the sum of the changes by its payments and refunds, and with the group's limit.
+    pub fn wallet(&mut self, id: GroupId, group: &Group, changes: i128) {
+        let paid = group.wallet.map_or(NanoUsd::ZERO, |wallet| wallet.paid);
+        self.compare(Figure::Paid(id), paid, changes);
+        if let Some(wallet) = group.wallet {
+            // A wallet always has a limit, so a missing one counts as a limit that no wallet has.
+            let limit = group.budget.limit.unwrap_or(NanoUsd::MAX);
+            let proven = i128::from(wallet.opening.nanos()) + i128::from(paid.nanos());
+            self.compare(Figure::WalletLimit(id), limit, proven);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Rights of management keys and members, checked for each request.
+//! Rights of management keys, members and operator keys, checked for each request.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use minicbor::{Decode, Encode};
 use serde::Serialize;
-use shared::{ids::GroupId, time::Timestamp};
+use shared::{ids::GroupId, money::NanoUsd, network::Network, time::Timestamp, wire::OperatorScope};
 
 use crate::ledger::GroupChain;
 
@@ -75,6 +75,45 @@ pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbi
     }
 }
 
+/// Rights of an operator key. They never change; a key with other rights is another key.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct OperatorRights {
+    /// In order, and each once.
+    #[n(0)]
+    pub scopes: Vec<OperatorScope>,
+    /// Networks that the key works from; `None` for any.
+    #[n(1)]
+    pub networks: Option<Vec<Network>>,
+    /// The largest payment that the key may make.
+    #[n(2)]
+    pub max_payment: NanoUsd,
+}
+
+/// Why an operator key may not make a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorForbidden {
+    /// The key does not work from this address.
+    Network,
+    /// The route needs a scope that the key does not have.
+    Scope,
+}
+
+impl OperatorRights {
+    /// Decides whether a key with these rights may make a request from an address, on a route for any of these scopes.
+    /// A key with networks is refused if the address is unknown.
+    pub fn may(&self, from: Option<IpAddr>, scopes: &[OperatorScope]) -> Result<(), OperatorForbidden> {
+        let from = from.map(|address| address.to_canonical());
+        let is_inside = |networks: &Vec<Network>| {
+            from.is_some_and(|address| networks.iter().any(|network| network.contains(address)))
+        };
+        if !self.networks.as_ref().is_none_or(is_inside) {
+            return Err(OperatorForbidden::Network);
+        }
+        let has_scope = scopes.iter().any(|scope| self.scopes.contains(scope));
+        if has_scope { Ok(()) } else { Err(OperatorForbidden::Scope) }
+    }
+}
+
 /// Returns whether a use at time `now` must be recorded, given the last recorded use.
 pub fn is_noted(last_used_at: Option<Timestamp>, now: Timestamp) -> bool {
     last_used_at.is_none_or(|last| last.plus(USE_NOTED_EVERY) <= now)
@@ -112,6 +151,32 @@ mod tests {
             assert_eq!(may(access(Scope::Read, None), Read, subject), Ok(()));
             assert_eq!(may(access(Scope::Read, Some(own)), Read, subject), judged);
         }
+    }
+
+    #[test]
+    fn an_operator_key_works_from_its_networks_and_with_any_of_a_routes_scopes() {
+        let network = |text: &str| text.parse::<Network>().unwrap();
+        let rights = |networks: Option<&[&str]>| OperatorRights {
+            scopes: vec![OperatorScope::Read, OperatorScope::Credit],
+            networks: networks.map(|all| all.iter().map(|text| network(text)).collect()),
+            max_payment: NanoUsd::ZERO,
+        };
+        let inside = rights(Some(&["10.0.0.0/8", "fd00::/8"]));
+        let any = [OperatorScope::Accounts, OperatorScope::Credit];
+        for (from, judged) in [
+            (Some("10.1.2.3"), Ok(())),
+            (Some("::ffff:10.1.2.3"), Ok(())),
+            (Some("fd00::1"), Ok(())),
+            (Some("11.0.0.1"), Err(OperatorForbidden::Network)),
+            (None, Err(OperatorForbidden::Network)),
+        ] {
+            let from = from.map(|from| from.parse().unwrap());
+            assert_eq!(inside.may(from, &any), judged, "{from:?}");
+            assert_eq!(rights(None).may(from, &any), Ok(()));
+            let missing = rights(None).may(from, &[OperatorScope::Accounts, OperatorScope::Catalogue]);
+            assert_eq!(missing, Err(OperatorForbidden::Scope));
+        }
+        assert!(rights(Some(&[])).may(Some("10.0.0.1".parse().unwrap()), &any).is_err());
     }
 
     #[test]

@@ -1,10 +1,10 @@
 use shared::{
-    ids::GroupId,
-    wire::{EVENT_TYPES, Value},
+    ids::{DepositId, GroupId},
+    wire::{EVENT_TYPES, OPERATOR_EVENT_TYPES, Value},
 };
 
 use super::*;
-use crate::ledger::histories::key;
+use crate::{ledger::histories::key, payment::PaymentId};
 
 const AT: Timestamp = Timestamp::from_millis(1_795_400_000_123);
 
@@ -14,9 +14,33 @@ fn act() -> Act {
     Act { actor, at: AT, chance: [7; 10] }
 }
 
+/// Returns an event of each type about payments and refunds.
+fn payments(amount: NanoUsd, shortfall: NanoUsd) -> [EventKind; 4] {
+    let (deposit_id, group_id) = (DepositId::new(AT, [4; 10]), Some(GroupId::new(AT, [5; 10])));
+    let (note, id) = ("Invoice 7".to_owned(), |text| PaymentId::parse(text));
+    let paid =
+        PaymentMade { deposit_id, amount, note: String::new(), payment_id: id("pay_8"), group_id: None };
+    let refunded = RefundMade {
+        deposit_id,
+        amount,
+        shortfall,
+        of: None,
+        note: "too much".into(),
+        payment_id: id("re_8"),
+        group_id: None,
+    };
+    [
+        EventKind::GroupPaid(paid.clone()),
+        EventKind::GroupRefunded(refunded.clone()),
+        EventKind::CreditAdded(PaymentMade { note, group_id, ..paid }),
+        EventKind::CreditRefunded(RefundMade { of: id("pay_7"), group_id, ..refunded }),
+    ]
+}
+
 #[test]
 fn every_type_of_event_reads_back_what_it_writes() {
     let (management_key_id, member_id) = (ManagementKeyId::new(AT, [2; 10]), MemberId::new(AT, [3; 10]));
+    let operator_key_id = OperatorKeyId::new(AT, [8; 10]);
     let (amount, used) = (NanoUsd::from_nanos(9_000_000_000_000_001), NanoUsd::from_nanos(1));
     let threshold = |bound| Threshold { bound, percent: 95, amount, used };
     let change = |field, before: &str, after: &str| {
@@ -25,8 +49,13 @@ fn every_type_of_event_reads_back_what_it_writes() {
     let changes =
         vec![change("label", "", "{\"a\": [1]}"), Change::new("limit", &Value::Null, &Value::Amount(amount))];
     let name = || "Ann".to_owned();
+    let [group_paid, group_refunded, credit_added, credit_refunded] = payments(amount, used);
     let kinds = [
         EventKind::AccountCreated { name: name() },
+        EventKind::AccountUpdated { changes: changes.clone() },
+        EventKind::AccountSuspended { reason: "unpaid".into() },
+        EventKind::AccountRestored {},
+        EventKind::AccountClosed {},
         EventKind::KeyCreated { changes: changes.clone() },
         EventKind::KeyUpdated { changes: changes.clone() },
         EventKind::KeyRotated { previous_key_expires_at: Some(AT) },
@@ -36,14 +65,12 @@ fn every_type_of_event_reads_back_what_it_writes() {
         EventKind::GroupCreated { changes: Vec::new() },
         EventKind::GroupUpdated { changes },
         EventKind::GroupArchived {},
+        group_paid,
+        group_refunded,
         EventKind::GroupThresholdReached(threshold(MoneyBound::Week)),
         EventKind::GroupLimitReached(threshold(MoneyBound::Month)),
-        EventKind::CreditAdded {
-            deposit_id: DepositId::new(AT, [4; 10]),
-            amount,
-            note: "Invoice 7".into(),
-            payment_id: PaymentId::parse("pay_7"),
-        },
+        credit_added,
+        credit_refunded,
         EventKind::CreditThresholdReached(threshold(MoneyBound::Credit)),
         EventKind::CreditExhausted(threshold(MoneyBound::Credit)),
         EventKind::ManagementKeyCreated {
@@ -77,8 +104,23 @@ fn every_type_of_event_reads_back_what_it_writes() {
             url: "https://example.com".into(),
             reason: "failing".into(),
         },
+        EventKind::OperatorKeyCreated {
+            operator_key_id,
+            name: name(),
+            scopes: vec!["read".into()],
+            expires_at: Some(AT),
+            networks: Some(vec!["10.0.0.0/8".into()]),
+            max_payment: amount,
+        },
+        EventKind::OperatorKeyRotated {
+            operator_key_id,
+            name: name(),
+            new_operator_key_id: OperatorKeyId::new(AT, [9; 10]),
+            previous_key_expires_at: AT,
+        },
+        EventKind::OperatorKeyRevoked { operator_key_id, name: name() },
     ];
-    assert_eq!(kinds.each_ref().map(EventKind::as_str), EVENT_TYPES);
+    assert!(kinds.iter().map(EventKind::as_str).eq(EVENT_TYPES.into_iter().chain(OPERATOR_EVENT_TYPES)));
     for kind in kinds {
         let event = act().event(0, Some(key(1)), Some(GroupId::new(AT, [5; 10])), kind);
         assert_eq!(Event::from_json(&event.to_json()).as_ref(), Some(&event));

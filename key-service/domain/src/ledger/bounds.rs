@@ -6,7 +6,7 @@ use shared::{
     calendar::Per,
     money::NanoUsd,
     time::Timestamp,
-    wire::{Limit, Raise},
+    wire::{Limit, MAX_LIMIT, Raise},
 };
 
 use super::rate::{Missing, Rate};
@@ -138,6 +138,20 @@ impl Budget {
         self.bounds = (bounds != Bounds::default()).then(|| Box::new(bounds));
     }
 
+    /// Changes the lifetime limit by an amount, and its raise with it. Returns the new limit; `None` if there is no
+    /// limit, or one would pass its bounds.
+    pub(super) fn move_limit(&mut self, change: NanoUsd, now: Timestamp) -> Option<NanoUsd> {
+        let moved = |amount: NanoUsd| {
+            amount.checked_add(change).filter(|moved| (NanoUsd::ZERO..=MAX_LIMIT).contains(moved))
+        };
+        self.forget_ended_raises(now);
+        if let Some(raise) = self.bounds.as_mut().and_then(|bounds| bounds.limit_raised.as_mut()) {
+            raise.amount = moved(raise.amount)?;
+        }
+        self.limit = Some(moved(self.limit?)?);
+        self.limit
+    }
+
     /// Sets the start of the windows that were set at `now` to `begin`.
     pub fn begin_windows(&mut self, now: Timestamp, begin: Timestamp) {
         self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
@@ -176,6 +190,11 @@ impl Budget {
         for window in self.windows_mut() {
             *window = window.at(now);
         }
+        self.forget_ended_raises(now);
+    }
+
+    /// Forgets raises that have ended, if the lifetime limit has a raise.
+    fn forget_ended_raises(&mut self, now: Timestamp) {
         let Some(bounds) = self.bounds.as_mut().filter(|bounds| bounds.limit_raised.is_some()) else {
             return;
         };

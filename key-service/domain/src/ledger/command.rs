@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use shared::{
     generation::Origin,
-    ids::{DepositId, GenerationId, KeyId},
+    ids::{DepositId, GenerationId, GroupId, KeyId},
     money::NanoUsd,
     rates::{RateBound, RateStatus, TokenRoom},
     refusal::Refusal,
@@ -13,7 +13,7 @@ use shared::{
 
 use crate::{
     event::Actor,
-    ledger::record::{Progress, Settlement},
+    ledger::record::{Deposited, PaidTo, PaymentTerms, Progress, Settlement},
     payment::PaymentId,
 };
 
@@ -34,6 +34,22 @@ pub enum Command {
         note: String,
         /// Id of the payment, if the operator gave one; `id` is then derived from it.
         payment_id: Option<PaymentId>,
+        to: PaidTo,
+        actor: Actor,
+    },
+    /// Takes back money that is neither used nor held.
+    Refund {
+        /// Derived from `payment_id`. A repeated refund takes nothing and has the same outcome.
+        id: DepositId,
+        payment_id: PaymentId,
+        amount: NanoUsd,
+        from: PaidTo,
+        /// Whether to take what there is if that is less than `amount`.
+        partial: bool,
+        /// The payment that is refunded. The caller has checked that it exists.
+        of: Option<PaymentId>,
+        /// Note for people; may be empty.
+        note: String,
         actor: Actor,
     },
     /// Advances lease time by a tick if the current tick is `seen`. The outcome is the current tick in either case.
@@ -111,7 +127,7 @@ impl Command {
     /// Returns the key whose state the command reads.
     pub const fn key(&self) -> Option<KeyId> {
         match self {
-            Self::Deposit { .. } | Self::Tick { .. } => None,
+            Self::Deposit { .. } | Self::Refund { .. } | Self::Tick { .. } => None,
             Self::Check { key, .. }
             | Self::Hold(NewHold { key, .. })
             | Self::Extend { key, .. }
@@ -125,7 +141,7 @@ impl Command {
     pub const fn record(&self) -> Option<RecordId> {
         match self {
             Self::Check { .. } | Self::Tick { .. } => None,
-            Self::Deposit { id, .. } => Some(RecordId::Deposit(*id)),
+            Self::Deposit { id, .. } | Self::Refund { id, .. } => Some(RecordId::Deposit(*id)),
             Self::Hold(NewHold { generation, .. })
             | Self::Extend { generation, .. }
             | Self::Capture { generation, .. }
@@ -133,13 +149,31 @@ impl Command {
             | Self::Expire { generation, .. } => Some(RecordId::Generation(*generation)),
         }
     }
+
+    /// Returns the group whose wallet the command changes.
+    pub const fn wallet(&self) -> Option<GroupId> {
+        match self {
+            Self::Deposit { to: place, .. } | Self::Refund { from: place, .. } => place.group(),
+            Self::Tick { .. }
+            | Self::Check { .. }
+            | Self::Hold(_)
+            | Self::Extend { .. }
+            | Self::Capture { .. }
+            | Self::Release { .. }
+            | Self::Expire { .. } => None,
+        }
+    }
 }
 
 /// The effect of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The account's credit just after the deposit.
-    Deposited(NanoUsd),
+    /// The deposit or refund took effect, now or before.
+    Deposited {
+        deposited: Box<Deposited>,
+        /// Whether it took effect now.
+        is_new: bool,
+    },
     Ticked(u64),
     Allowed {
         /// Ids of the models that the key and all its groups allow; `None` for every model.
@@ -153,7 +187,8 @@ pub enum Outcome {
     },
     Extended {
         amount: NanoUsd,
-        /// Set if the key has been revoked or disabled in the meantime, or its group archived: nothing more is held.
+        /// Set if the key has been revoked or disabled in the meantime, its account suspended, or its group archived:
+        /// nothing more is held.
         revoked_by: Option<Refusal>,
     },
     Captured(Settlement),
@@ -181,6 +216,8 @@ pub enum Refused {
     /// The account does not have the key, or the key no longer accepts the credential.
     UnknownKey,
     Revoked,
+    AccountSuspended,
+    AccountClosed,
     KeyDisabled,
     KeyExpired,
     /// The key's group or its parent is archived.
@@ -209,10 +246,20 @@ pub enum Refused {
     Reserved,
     /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
     BadDeposit,
-    /// The same deposit was made earlier, with a different amount.
+    /// The same id was used earlier, for another amount or group, or for a refund instead of a payment.
     DepositDiffers {
-        earlier: NanoUsd,
+        earlier: PaymentTerms,
     },
+    /// Less than the refund's amount is neither used nor held.
+    CreditTooLow {
+        available: NanoUsd,
+    },
+    /// The account does not have the group that a payment or a refund names.
+    UnknownGroup,
+    /// The group has no limit that a payment could raise.
+    NoLimit,
+    /// The limit of the group would pass [`MAX_LIMIT`](shared::wire::MAX_LIMIT).
+    LimitTooHigh,
     /// The record or a group cannot be read, so nothing can be decided until an operator repairs it.
     Damaged,
 }
@@ -222,6 +269,8 @@ impl Refused {
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::UnknownKey | Self::Revoked => Some(Refusal::InvalidApiKey),
+            Self::AccountSuspended => Some(Refusal::AccountSuspended),
+            Self::AccountClosed => Some(Refusal::AccountClosed),
             Self::KeyDisabled => Some(Refusal::KeyDisabled),
             Self::KeyExpired => Some(Refusal::KeyExpired),
             Self::GroupArchived => Some(Refusal::GroupArchived),
@@ -233,7 +282,13 @@ impl Refused {
             Self::ModelNotAllowed { .. } => Some(Refusal::ModelNotAllowed),
             Self::RateLimited { .. } => Some(Refusal::RateLimitExceeded),
             Self::Reserved => Some(Refusal::SpendReserved),
-            Self::BadDeposit | Self::DepositDiffers { .. } | Self::Damaged => None,
+            Self::BadDeposit
+            | Self::DepositDiffers { .. }
+            | Self::CreditTooLow { .. }
+            | Self::UnknownGroup
+            | Self::NoLimit
+            | Self::LimitTooHigh
+            | Self::Damaged => None,
         }
     }
 }

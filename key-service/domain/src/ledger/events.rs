@@ -9,12 +9,12 @@ use shared::{
 };
 
 use crate::{
-    event::{Actor, Event, EventKind, MoneyBound, Threshold},
+    event::{Actor, Event, EventKind, MoneyBound, PaymentMade, RefundMade, Threshold},
     ledger::{
         bounds::{Budget, Window},
         command::{Command, Level, NewHold, Refused},
         funds::NANO,
-        record::Record,
+        record::{Deposited, Record},
         state::{Account, LastDeposit, State},
     },
 };
@@ -67,7 +67,7 @@ pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, or found with an ended raise, each as it was before the call and as it is
+    /// Budgets that commands have billed, paid or refunded, or found with an ended raise, each as it was before the call and as it is
     /// now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
@@ -81,11 +81,13 @@ impl CallEvents {
     /// Records a command that was applied.
     pub fn applied(&mut self, command: &Command, before: &State, after: &State) {
         if before.record == Record::None
-            && after.record != Record::None
-            && let Some(event) = deposited(command, self.now)
+            && let Record::Deposited(of) = &after.record
+            && let Some(event) = deposited(command, of, self.now)
         {
-            // A deposit restarts the thresholds of the credit.
-            self.credit_before = after.account.credit;
+            if of.amount > NanoUsd::ZERO {
+                // A deposit restarts the thresholds of the credit.
+                self.credit_before = after.account.credit;
+            }
             self.told.push(Told { once: None, event });
         }
         let key = command.key().zip(before.key.as_ref().zip(after.key.as_ref()));
@@ -145,7 +147,8 @@ impl CallEvents {
     }
 
     fn billed(&mut self, holder: Holder, before: &Budget, after: &Budget) {
-        let is_same = before.used == after.used && before.raises().eq(after.raises());
+        let is_same =
+            before.used == after.used && before.limit == after.limit && before.raises().eq(after.raises());
         if is_same || (after.limit.is_none() && after.windows().next().is_none()) {
             return;
         }
@@ -317,14 +320,36 @@ const fn bound_of(per: Per) -> MoneyBound {
     }
 }
 
-/// Returns the event for a deposit; `None` for other commands. Its id combines the random bytes of the deposit's id
-/// with the event's time, since the deposit of a payment has an id without a time.
-pub fn deposited(command: &Command, at: Timestamp) -> Option<Event> {
-    let Command::Deposit { id, amount, note, payment_id, actor } = command else { return None };
-    let (note, payment_id) = (note.clone(), payment_id.clone());
-    let kind = EventKind::CreditAdded { deposit_id: *id, amount: *amount, note, payment_id };
+/// Returns the event for a payment or a refund; `None` for other commands. Its id combines the random bytes of the
+/// deposit's id with the event's time, since the deposit of a payment has an id without a time.
+fn deposited(command: &Command, of: &Deposited, at: Timestamp) -> Option<Event> {
+    let (Command::Deposit { id, to, actor, .. } | Command::Refund { id, from: to, actor, .. }) = command
+    else {
+        return None;
+    };
+    let (deposit_id, group_id, note) = (*id, to.group(), of.note.clone());
+    let (amount, shortfall) = (NanoUsd::from_nanos(of.change().nanos().saturating_abs()), of.shortfall());
+    let payment_id = of.payment.as_ref().map(|payment| payment.id.clone());
+    let refund_of = of.refund.as_ref().map(|refund| refund.of.clone());
+    // An event about a wallet alone names the group itself.
+    let named = group_id.filter(|_| to.changes_credit());
+    let kind = match refund_of {
+        None => {
+            let paid = PaymentMade { deposit_id, amount, note, payment_id, group_id: named };
+            if to.changes_credit() { EventKind::CreditAdded(paid) } else { EventKind::GroupPaid(paid) }
+        }
+        Some(of) => {
+            let refunded =
+                RefundMade { deposit_id, amount, shortfall, of, note, payment_id, group_id: named };
+            if to.changes_credit() {
+                EventKind::CreditRefunded(refunded)
+            } else {
+                EventKind::GroupRefunded(refunded)
+            }
+        }
+    };
     let id = EventId::new(at, *id.as_bytes().last_chunk()?);
-    Some(Event { id, at, actor: actor.clone(), key: None, group: None, kind })
+    Some(Event { id, at, actor: actor.clone(), key: None, group: group_id, kind })
 }
 
 /// Returns a percentage of an amount, rounded up or down to whole nano-USD.

@@ -96,6 +96,7 @@ impl Funds {
         if self.key.revoked_at.is_some() {
             return Err(Refused::Revoked);
         }
+        self.account.may_spend()?;
         if self.key.disabled {
             return Err(Refused::KeyDisabled);
         }
@@ -176,6 +177,9 @@ impl Funds {
     pub(super) fn revoked_by(&self) -> Option<Refusal> {
         if self.key.revoked_at.is_some() {
             return Some(Refusal::InvalidApiKey);
+        }
+        if let Some(standing) = self.account.standing {
+            return Some(standing.refusal());
         }
         if self.key.disabled {
             return Some(Refusal::KeyDisabled);

@@ -31,7 +31,7 @@ use shared::{
 };
 
 pub use self::world::{Trail, World};
-use super::{BoundsPatch, Command, Level, NewHold, Outcome, Progress, Refused};
+use super::{BoundsPatch, Command, Level, NewHold, Outcome, PaidTo, Progress, Refused, StandingAct};
 
 /// Number of existing accounts. The next number names an account that does not exist.
 pub const ACCOUNTS: u8 = 2;
@@ -68,6 +68,8 @@ pub enum Step {
     UpdateGroup(AccountId, GroupId, GroupPatch),
     /// The owner archives a group.
     Archive(AccountId, GroupId),
+    /// An operator suspends, restores or closes an account.
+    Stand(AccountId, StandingAct),
     /// The clock changes.
     Clock(Clock),
 }
@@ -158,6 +160,14 @@ pub fn held(amount: NanoUsd) -> Outcome {
     Outcome::Held { amount, rates: RateStatus::default() }
 }
 
+/// Returns the credit just after a deposit; `None` for any other outcome.
+pub fn credit_after(outcome: &Result<Outcome, Refused>) -> Option<NanoUsd> {
+    match outcome {
+        Ok(Outcome::Deposited { deposited, .. }) => deposited.credit,
+        Ok(_) | Err(_) => None,
+    }
+}
+
 /// The refusal for a key that has reached its lifetime limit.
 pub const KEY_LIMIT_REACHED: Refused = Refused::LimitReached { level: Level::Key, resets_at: None };
 
@@ -170,13 +180,26 @@ fn step() -> impl Strategy<Value = Step> {
     let key = || (0..ACCOUNTS, 0..KEYS).prop_map(|(a, k)| (account(a), key(k)));
     let group = || (0..ACCOUNTS, 0..GROUPS).prop_map(|(a, g)| (account(a), group(g)));
     prop_oneof![
-        40 => (0..=ACCOUNTS, vec(command(), 1..12)).prop_map(|(a, c)| Step::Execute(account(a), c)),
+        40 => (0..=ACCOUNTS, vec(command(), 1..12)).prop_map(|(a, c)| {
+            let a = account(a);
+            Step::Execute(a, c.into_iter().map(|command| named_by_payment(command, a)).collect())
+        }),
         12 => clock().prop_map(Step::Clock),
         6 => (key(), key_patch()).prop_map(|((a, k), patch)| Step::Update(a, k, patch)),
         2 => key().prop_map(|(a, k)| Step::Revoke(a, k)),
         4 => new_credential().prop_map(Step::Rotate),
         6 => (group(), group_patch()).prop_map(|((a, g), patch)| Step::UpdateGroup(a, g, patch)),
         1 => group().prop_map(|(a, g)| Step::Archive(a, g)),
+        3 => (0..ACCOUNTS, standing()).prop_map(|(a, act)| Step::Stand(account(a), act)),
+    ]
+}
+
+/// Generates few suspensions, so that most commands of a history are not refused.
+fn standing() -> impl Strategy<Value = StandingAct> {
+    prop_oneof![
+        6 => Just(StandingAct::Suspend("unpaid".to_owned())),
+        20 => Just(StandingAct::Restore),
+        1 => Just(StandingAct::Close),
     ]
 }
 
@@ -286,6 +309,23 @@ fn origin(n: u64) -> Option<Arc<Origin>> {
     user.map(|user| Arc::new(Origin { api: ModelApi::Chat, stream: false, user: Some(user), request }))
 }
 
+/// Derives the id of a payment's deposit in this account from the payment's id.
+fn named_by_payment(mut command: Command, account: AccountId) -> Command {
+    match &mut command {
+        Command::Deposit { id, payment_id: Some(payment), .. }
+        | Command::Refund { id, payment_id: payment, .. } => *id = payment.deposit(account),
+        Command::Deposit { payment_id: None, .. }
+        | Command::Tick { .. }
+        | Command::Check { .. }
+        | Command::Hold(_)
+        | Command::Extend { .. }
+        | Command::Capture { .. }
+        | Command::Release { .. }
+        | Command::Expire { .. } => {}
+    }
+    command
+}
+
 fn command() -> impl Strategy<Value = Command> {
     let key = || (0..=KEYS).prop_map(key);
     // Most commands for a generation name the same key, as in production.
@@ -295,9 +335,17 @@ fn command() -> impl Strategy<Value = Command> {
     };
     let bounds = (nanos(0..300), nanos(0..200), nanos(0..500));
     prop_oneof![
-        3 => ((0..20_u8).prop_map(deposit), deposited(), payment_id()).prop_map(|(id, amount, payment_id)| {
-            Command::Deposit { id, amount, note: String::new(), payment_id, actor: Actor::System }
-        }),
+        4 => ((0..20_u8).prop_map(deposit), deposited(), option::weighted(0.6, payment_id()), paid_to()).prop_map(
+            |(id, amount, payment_id, to)| {
+                Command::Deposit { id, amount, note: String::new(), payment_id, to, actor: Actor::System }
+            }
+        ),
+        3 => (payment_id(), nanos(1..700), paid_to(), any::<bool>(), option::of(payment_id())).prop_map(
+            |(payment_id, amount, from, partial, of)| {
+                let (id, note, actor) = (deposit(0), String::new(), Actor::System);
+                Command::Refund { id, payment_id, amount, from, partial, of, note, actor }
+            }
+        ),
         4 => option::of(0..12_u64).prop_map(|seen| Command::Tick { seen }),
         2 => (key(), credential()).prop_map(|(key, credential)| Command::Check { key, credential }),
         8 => (ids(), credential(), model(), bounds, (0..60_u64, any::<bool>()), 0..4_u64).prop_map(
@@ -344,9 +392,19 @@ fn nanos(small: std::ops::Range<i64>) -> impl Strategy<Value = NanoUsd> {
     prop_oneof![19 => small.prop_map(NanoUsd::from_nanos), 1 => Just(NanoUsd::MAX)]
 }
 
-/// Generates payment ids, which most deposits do not have.
-fn payment_id() -> impl Strategy<Value = Option<PaymentId>> {
-    option::weighted(0.3, Just("pay_1 é")).prop_map(|id| id.and_then(PaymentId::parse))
+/// Generates ids of payments and refunds, so few that some are repeated.
+fn payment_id() -> impl Strategy<Value = PaymentId> {
+    (0..24_u8).prop_filter_map("an id", |n| PaymentId::parse(&format!("pay_{n}")))
+}
+
+/// Generates where a payment goes. The account may lack the group.
+fn paid_to() -> impl Strategy<Value = PaidTo> {
+    let group = || (0..=GROUPS).prop_map(group);
+    prop_oneof![
+        4 => Just(PaidTo::Account),
+        3 => group().prop_map(PaidTo::Wallet),
+        3 => group().prop_map(PaidTo::Both),
+    ]
 }
 
 /// Generates valid and invalid deposits.

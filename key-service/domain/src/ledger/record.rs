@@ -13,7 +13,7 @@ use shared::{
 };
 
 use super::rate::Missing;
-use crate::payment::Payment;
+use crate::payment::{Payment, PaymentId};
 
 /// Progress of a generation: its tokens, their cost, and its course.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
@@ -181,11 +181,13 @@ impl Ending {
     }
 }
 
+/// A deposit, payment or refund that took effect.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Deposited {
+    /// Change of the account's credit: below zero for a refund, and zero if only the limit of a group changed.
     #[n(0)]
     pub amount: NanoUsd,
-    /// Credit just after the deposit; `None` for deposits by a version that did not record it.
+    /// Credit just after the change; `None` for deposits by a version that did not record it.
     #[n(1)]
     pub credit: Option<NanoUsd>,
     /// Note for people; may be empty.
@@ -194,6 +196,97 @@ pub struct Deposited {
     /// The payment, if the operator gave its id.
     #[n(3)]
     pub payment: Option<Payment>,
+    /// The change of a group's wallet, if a group was named.
+    #[n(4)]
+    pub wallet: Option<WalletChange>,
+    /// What was asked, if this is a refund.
+    #[n(5)]
+    pub refund: Option<RefundAsked>,
+}
+
+/// A change of a group's wallet by a payment or a refund.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct WalletChange {
+    #[n(0)]
+    pub group: GroupId,
+    /// Below zero for a refund.
+    #[n(1)]
+    pub change: NanoUsd,
+    /// The group's limit just after the change.
+    #[n(2)]
+    pub limit: NanoUsd,
+    /// Whether the account's credit stayed unchanged: its owner shared out credit that was there.
+    #[n(3)]
+    pub is_alone: bool,
+}
+
+/// What a refund asked for. It may have taken less.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct RefundAsked {
+    #[n(0)]
+    pub amount: NanoUsd,
+    /// The payment that is refunded, if the caller named it.
+    #[n(1)]
+    pub of: Option<PaymentId>,
+}
+
+/// Where a payment goes, or where a refund comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PaidTo {
+    /// The account's credit.
+    Account,
+    /// The limit of a group, out of the credit that the account has.
+    Wallet(GroupId),
+    /// The account's credit and the limit of a group.
+    Both(GroupId),
+}
+
+/// What makes a payment or a refund the same when it is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaymentTerms {
+    pub amount: NanoUsd,
+    pub to: PaidTo,
+    pub is_refund: bool,
+}
+
+impl PaidTo {
+    pub const fn group(self) -> Option<GroupId> {
+        match self {
+            Self::Account => None,
+            Self::Wallet(group) | Self::Both(group) => Some(group),
+        }
+    }
+
+    /// Returns whether the account's credit changes.
+    pub const fn changes_credit(self) -> bool {
+        match self {
+            Self::Account | Self::Both(_) => true,
+            Self::Wallet(_) => false,
+        }
+    }
+}
+
+impl Deposited {
+    pub fn terms(&self) -> PaymentTerms {
+        let to = match self.wallet {
+            None => PaidTo::Account,
+            Some(WalletChange { group, is_alone: true, .. }) => PaidTo::Wallet(group),
+            Some(WalletChange { group, is_alone: false, .. }) => PaidTo::Both(group),
+        };
+        let amount = self.refund.as_ref().map_or(self.change(), |refund| refund.amount);
+        PaymentTerms { amount, to, is_refund: self.refund.is_some() }
+    }
+
+    /// Returns the change of the credit, or of the group's limit if the credit stayed unchanged.
+    pub fn change(&self) -> NanoUsd {
+        self.wallet.filter(|wallet| wallet.is_alone).map_or(self.amount, |wallet| wallet.change)
+    }
+
+    /// Returns the part of a refund that could not be taken; zero for a payment.
+    pub fn shortfall(&self) -> NanoUsd {
+        let taken = NanoUsd::from_nanos(self.change().nanos().saturating_neg());
+        self.refund.as_ref().map_or(NanoUsd::ZERO, |refund| refund.amount.left_after(taken))
+    }
 }
 
 /// The record under a command's idempotency id.

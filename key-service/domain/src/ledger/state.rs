@@ -7,8 +7,9 @@ use serde::Serialize;
 use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
 
 use super::{
-    bounds::Budget,
+    bounds::{BoundsPatch, Budget},
     record::{Payer, Record},
+    standing::Standing,
 };
 
 /// How far ahead of the clock a bill's time may be, so that it does not precede the previous bill.
@@ -32,6 +33,9 @@ pub struct Account {
     /// Time of the journal's last entry. Later entries do not have earlier times, unless a clock was far ahead.
     #[n(4)]
     pub billed_at: Option<Timestamp>,
+    /// Whether the account is suspended or closed; `None` while it is active.
+    #[n(5)]
+    pub standing: Option<Standing>,
 }
 
 impl Account {
@@ -110,6 +114,28 @@ pub struct Group {
     /// When the group was archived. From then on, the keys of the group and its child groups are refused.
     #[n(2)]
     pub archived_at: Option<Timestamp>,
+    /// The payments that made up the limit; `None` until the first one.
+    #[n(3)]
+    pub wallet: Option<Wallet>,
+}
+
+/// The wallet of a group. The group's limit is always `opening + paid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Wallet {
+    /// The limit before the first payment.
+    #[n(0)]
+    pub opening: NanoUsd,
+    /// Sum of all payments, less all refunds.
+    #[n(1)]
+    pub paid: NanoUsd,
+}
+
+impl Group {
+    /// Returns the limit of a wallet that this change would replace. Only payments and refunds change that limit.
+    pub fn paid_limit(&self, patch: &BoundsPatch) -> Option<NanoUsd> {
+        let limit = self.wallet.and(self.budget.limit)?;
+        patch.limit.filter(|new| *new != Some(limit)).map(|_| limit)
+    }
 }
 
 /// Groups that pay together with a key: its group and that group's parent.
@@ -121,7 +147,8 @@ pub struct State {
     pub account: Account,
     /// The key that the command names; `None` if it names no key, or if the account does not have the key.
     pub key: Option<Key>,
-    /// Groups that pay: the record's groups, or the key's if there is no hold or settlement yet.
+    /// Groups that pay: the record's groups, or the key's if there is no hold or settlement yet. For a payment or a
+    /// refund, the group that it names.
     pub groups: Groups,
     /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
@@ -131,11 +158,13 @@ pub struct State {
 }
 
 impl State {
-    /// Completes the state with the groups that pay. `find` reads a group of the account.
+    /// Completes the state with the groups that pay, or with the group that the command names. `find` reads a group of
+    /// the account.
     pub fn load<E>(
         account: Account,
         key: Option<Key>,
         record: Record,
+        named: Option<GroupId>,
         mut find: impl FnMut(GroupId) -> Result<Option<Group>, E>,
     ) -> Result<Self, E> {
         let mut find = |id: Option<GroupId>| -> Result<Option<(GroupId, Group)>, E> {
@@ -149,7 +178,7 @@ impl State {
                 let parent = find(group.as_ref().and_then(|(_, group)| group.parent))?;
                 [group, parent]
             }
-            (None, None) => [None, None],
+            (None, None) => [find(named)?, None],
         };
         Ok(Self { account, key, groups, record, is_forgotten: false })
     }

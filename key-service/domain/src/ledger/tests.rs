@@ -2,10 +2,12 @@
 
 mod book;
 mod chain;
+mod payments;
 mod properties;
 mod raises;
 mod rates;
 mod rotation;
+mod standing;
 mod thresholds;
 mod windows;
 
@@ -19,7 +21,10 @@ use shared::{ids::GenerationId, refusal::Refusal, time::Timestamp, tokens::Usage
 
 use self::book::Book;
 use super::{
-    histories::{KEY_LIMIT_REACHED, START, World, account, deposit, generation, group, held, key, new_hold},
+    histories::{
+        KEY_LIMIT_REACHED, START, World, account, credit_after, deposit, generation, group, held, key,
+        new_hold,
+    },
     *,
 };
 
@@ -91,6 +96,10 @@ fn checks_are_made_in_their_order() {
     assert_eq!(book.run(&check), Err(Refused::KeyExpired));
     book.key_mut().disabled = true;
     assert_eq!(book.run(&check), Err(Refused::KeyDisabled));
+    book.stand(&StandingAct::Suspend("unpaid".into())).unwrap();
+    assert_eq!(book.run(&check), Err(Refused::AccountSuspended));
+    book.stand(&StandingAct::Close).unwrap();
+    assert_eq!(book.run(&check), Err(Refused::AccountClosed));
     book.key_mut().revoked_at = Some(book.now);
     assert_eq!(book.run(&check), Err(Refused::Revoked));
     let unknown =
@@ -345,6 +354,7 @@ fn what_full_credit_cannot_take_back_stays_billed() {
         amount: fill,
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     })
     .unwrap();
@@ -361,17 +371,19 @@ fn a_deposit_counts_once_and_is_above_zero_and_below_the_largest_amount() {
         amount,
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     };
-    assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
+    assert_eq!(credit_after(&book.run(&deposit(0, nanos(1_000)))), Some(nanos(1_000)));
     assert_eq!(book.run(&deposit(1, nanos(0))), Err(Refused::BadDeposit));
     assert_eq!(book.run(&deposit(1, nanos(-1))), Err(Refused::BadDeposit));
     assert_eq!(book.run(&deposit(1, NanoUsd::MAX)), Err(Refused::BadDeposit));
     let rest = NanoUsd::MAX.left_after(nanos(1_000));
-    assert_eq!(book.run(&deposit(1, rest)), Ok(Outcome::Deposited(NanoUsd::MAX)));
+    assert_eq!(credit_after(&book.run(&deposit(1, rest))), Some(NanoUsd::MAX));
     // A repeated deposit has the same outcome as the first.
-    assert_eq!(book.run(&deposit(0, nanos(1_000))), Ok(Outcome::Deposited(nanos(1_000))));
-    let differs = Refused::DepositDiffers { earlier: nanos(1_000) };
+    assert_eq!(credit_after(&book.run(&deposit(0, nanos(1_000)))), Some(nanos(1_000)));
+    let earlier = PaymentTerms { amount: nanos(1_000), to: PaidTo::Account, is_refund: false };
+    let differs = Refused::DepositDiffers { earlier };
     assert_eq!(book.run(&deposit(0, nanos(999))), Err(differs));
 }
 

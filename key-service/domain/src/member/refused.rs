@@ -1,12 +1,13 @@
 //! Refusals about members and their sign-in.
 
+pub use shared::wire::MAX_MEMBER_NAME_CHARS;
+
+use crate::governed::IdempotencyKeyReused;
+
 /// Minimum length of a password in characters. NIST SP 800-63B-4 requires it where there is no second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
 /// Maximum length of a password in characters, much longer than any passphrase.
 pub const MAX_PASSWORD_CHARS: usize = 256;
-
-/// Maximum length of a member's name in characters: the longest e-mail address fits.
-pub const MAX_MEMBER_NAME_CHARS: usize = 254;
 
 /// Maximum number of members per account, so that a page of members stays small.
 pub const MAX_MEMBERS: u64 = 100;
@@ -23,6 +24,11 @@ pub enum MemberRefused {
     /// The account already has the maximum number of members.
     #[error("an account may have at most {MAX_MEMBERS} members; remove one first")]
     TooMany,
+    #[error("this account is closed")]
+    AccountClosed,
+    /// The idempotency key was used with a different request.
+    #[error("this idempotency key was used with a different request; choose a new one")]
+    Reused,
     /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
     #[error(
         "a name must have 1 to {MAX_MEMBER_NAME_CHARS} visible characters, without leading or trailing spaces"
@@ -74,4 +80,10 @@ pub enum MemberRefused {
     /// There were too many attempts with this name or from this address.
     #[error("there were too many attempts; wait a quarter of an hour, or ask for a sign-in link")]
     TooManyAttempts,
+}
+
+impl From<IdempotencyKeyReused> for MemberRefused {
+    fn from(_: IdempotencyKeyReused) -> Self {
+        Self::Reused
+    }
 }

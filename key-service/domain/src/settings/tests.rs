@@ -29,7 +29,7 @@ fn group() -> Group {
 /// Returns a value for the field that requests may set; `None` if requests cannot set the field.
 fn sample(row: Field) -> Option<Value> {
     Some(match row.kind {
-        Kind::Answered(_) => return None,
+        Kind::Paid | Kind::PaymentId { .. } | Kind::Answered(_) => return None,
         Kind::Line { .. } | Kind::ExternalId { .. } => Value::Text("Customer A".into()),
         Kind::Amount => Value::Amount(NanoUsd::from_usd(25)),
         Kind::Time => Value::Time(Timestamp::from_millis(1)),
@@ -40,6 +40,7 @@ fn sample(row: Field) -> Option<Value> {
         Kind::Metadata => Value::Metadata(BTreeMap::from([("plan".into(), Some("gold".into()))])),
         Kind::Group => Value::Group(GroupId::new(NOW, [1; 10])),
         Kind::Url => Value::Text("https://example.com/hook".into()),
+        Kind::Word(words) => Value::Text(words[0].into()),
         Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
         // A value that new keys or webhooks do not have by default.
         Kind::Flag => Value::Flag(row.name == "disabled"),

@@ -14,8 +14,16 @@ const WHOLE: Asked = Asked { extension: None, may_fail: false, ..ASKED };
 /// A request that costs more than was held.
 const BEYOND: Asked = Asked { cost: 60, ..WHOLE };
 
-const ACTS: [Act; 6] =
-    [Act::Deposit, Act::Revoke, Act::Rotate, Act::LowerKey(20), Act::LowerGroup(20), Act::Move];
+const ACTS: [Act; 8] = [
+    Act::Deposit,
+    Act::Pay,
+    Act::Refund(90),
+    Act::Revoke,
+    Act::Rotate,
+    Act::LowerKey(20),
+    Act::LowerGroup(20),
+    Act::Move,
+];
 
 /// Returns a setup with one gateway, keys without limits, and no faults.
 fn plain(requests: Vec<Asked>) -> Setup {
@@ -80,8 +88,8 @@ fn a_request_is_billed_once_while_clocks_pass_midnight_apart() {
 #[test]
 fn acts_of_the_owner_take_effect_at_once_among_messages_in_any_order() {
     for act in ACTS {
-        let is_grouped = matches!(act, Act::LowerGroup(_) | Act::Move);
-        let setup = Setup { acts: vec![act], is_grouped, ..plain(vec![ASKED]) };
+        let (is_grouped, group_limit) = (act.needs_groups(), act.pays().then_some(60));
+        let setup = Setup { acts: vec![act], is_grouped, group_limit, ..plain(vec![ASKED]) };
         explore_at_least(&format!("{act:?}"), &setup, 1_500);
     }
 }
@@ -129,8 +137,8 @@ fn large_two_requests_of_a_group_and_of_a_day() {
 #[ignore = "some minutes"]
 fn large_acts_with_a_fault() {
     for act in ACTS {
-        let is_grouped = matches!(act, Act::LowerGroup(_) | Act::Move);
-        let setup = Setup { acts: vec![act], is_grouped, faults: 1, ..plain(vec![WHOLE]) };
+        let (is_grouped, group_limit) = (act.needs_groups(), act.pays().then_some(60));
+        let setup = Setup { acts: vec![act], is_grouped, group_limit, faults: 1, ..plain(vec![WHOLE]) };
         explore_at_least(&format!("{act:?}, a fault"), &setup, 1);
     }
 }
@@ -140,6 +148,9 @@ fn large_acts_with_a_fault() {
 fn large_two_acts() {
     let setup = Setup { acts: vec![Act::Revoke, Act::Deposit], checks: true, ..plain(vec![ASKED]) };
     explore_at_least("a revocation and a deposit", &setup, 1);
+    let acts = vec![Act::Pay, Act::Refund(90)];
+    let setup = Setup { acts, is_grouped: true, group_limit: Some(60), ..plain(vec![ASKED]) };
+    explore_at_least("a payment and a refund", &setup, 1);
     let setup = Setup {
         acts: vec![Act::LowerKey(20), Act::Move],
         is_grouped: true,

@@ -14,7 +14,7 @@ use shared::{
 
 use super::{
     sent::{Job, Sent},
-    setup::{GROUPS, Setup, deposit, generation},
+    setup::{GROUPS, Setup, deposits, generation},
 };
 
 impl Setup {
@@ -38,7 +38,10 @@ impl Setup {
                 let place = self.generations().position(|of| of == id);
                 place.map(|place| &mut books.generations[place])
             }
-            Some(RecordId::Deposit(_)) => books.deposits.first_mut(),
+            Some(RecordId::Deposit(id)) => {
+                let place = deposits().iter().position(|of| *of == id);
+                place.map(|place| &mut books.deposits[place])
+            }
         };
         let before = record.as_deref().cloned().unwrap_or_default();
         let found = |id| groups().position(|of| of == id).map(|place| books.groups[place].clone());
@@ -46,6 +49,7 @@ impl Setup {
             books.account,
             place_of_key.map(|place| books.keys[place].clone()),
             before.clone(),
+            command.wallet(),
             |id| Ok::<_, Refused>(found(id)),
         )?;
         let (after, outcome) = apply(state, command, now)?;
@@ -70,7 +74,7 @@ impl Setup {
     /// Reads the books from the records.
     pub(super) fn books(&self, store: &SpaceMaps) -> Option<Books> {
         let (keys, groups) = (self.keys().collect::<Vec<_>>(), groups().collect::<Vec<_>>());
-        Books::read(store, &keys, &groups, &self.generations().collect::<Vec<_>>(), &[deposit()])
+        Books::read(store, &keys, &groups, &self.generations().collect::<Vec<_>>(), &deposits())
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = KeyId> {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use domain::ledger::{Budget, Ending, Outcome, Payer, Record, Refused, Settlement};
+use domain::ledger::{Budget, Deposited, Ending, Outcome, Payer, Record, Refused, Settlement};
 use ledger::{Outcomes, stepped::Books};
 use shared::{
     ids::{GroupId, KeyId},
@@ -12,7 +12,7 @@ use shared::{
 use super::{
     gateways::is_done,
     ledger::groups,
-    setup::{DEPOSIT, Setup, generation},
+    setup::{Setup, generation},
     state::{Phase, State},
 };
 
@@ -126,10 +126,17 @@ fn sums_are_balances(setup: &Setup, books: &Books) -> Promise {
         budget_is_the_sum(&of.budget, books, pays)?;
     }
     for (id, of) in groups().zip(&books.groups) {
+        let changes = deposits(books).filter_map(|deposited| deposited.wallet);
+        let paid: i64 = changes.filter(|change| change.group == id).map(|change| change.change.nanos()).sum();
+        let wallet = of.wallet.map_or(0, |wallet| wallet.paid.nanos());
+        let limit = of.wallet.and_then(|wallet| wallet.opening.checked_add(wallet.paid));
+        if wallet != paid || of.wallet.is_some() && limit != of.budget.limit {
+            return broken(format!("the limit of a wallet is what was paid into it, {paid}: {of:?}"));
+        }
         let pays = |_: KeyId, groups: [Option<GroupId>; 2]| groups.contains(&Some(id));
         budget_is_the_sum(&of.budget, books, pays)?;
     }
-    let deposited = books.account.last_deposit.map_or(0, |_| DEPOSIT);
+    let deposited: i64 = deposits(books).map(|deposited| deposited.amount.nanos()).sum();
     let (held, billed) = sums(books, |_, _| true);
     if books.account.credit.nanos() != setup.credit + deposited - billed {
         return broken(format!("credit is what deposits leave after all charges: {:?}", books.account));
@@ -138,6 +145,14 @@ fn sums_are_balances(setup: &Setup, books: &Books) -> Promise {
         return broken(format!("held of the account is the sum of open holds: {:?}", books.account));
     }
     Ok(())
+}
+
+/// Lists the payments and refunds that took effect.
+fn deposits(books: &Books) -> impl Iterator<Item = &Deposited> {
+    books.deposits.iter().filter_map(|record| match record {
+        Record::Deposited(deposited) => Some(deposited),
+        Record::None | Record::Open(_) | Record::Closed(_) => None,
+    })
 }
 
 fn budget_is_the_sum(

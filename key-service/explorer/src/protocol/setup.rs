@@ -5,9 +5,10 @@ use std::time::Duration;
 use domain::{
     event::Actor,
     ledger::{
-        Account, BoundsPatch, Budget, Command, Group, Key, NewHold, Progress,
+        Account, BoundsPatch, Budget, Command, Group, Key, NewHold, PaidTo, Progress,
         histories::{account, group, key, new_hold},
     },
+    payment::PaymentId,
 };
 use ledger::{
     Change, EventBounds, Retention,
@@ -38,8 +39,8 @@ const OTHER: u8 = 2;
 pub(super) const GROUPS: u8 = 3;
 /// The only model.
 const MODEL: &str = "Model Flash";
-/// Amount that [`Act::Deposit`] adds to the account's credit.
-pub(super) const DEPOSIT: i64 = 100;
+/// Amount that [`Act::Deposit`] adds to the account's credit, and [`Act::Pay`] also to the group's limit.
+const DEPOSIT: i64 = 100;
 
 const KEPT: Retention = Retention {
     journal_entries: u64::MAX,
@@ -97,6 +98,10 @@ pub(super) struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Deposit,
+    /// A payment to the account and to the group.
+    Pay,
+    /// A refund of at most this amount from the account and from the group.
+    Refund(i64),
     /// Revokes the first key.
     Revoke,
     /// Gives the first key another credential. The previous credential stops working at once.
@@ -130,9 +135,9 @@ pub(super) fn generation(request: usize) -> GenerationId {
     GenerationId::new(EVENING, chance(request))
 }
 
-/// Returns the id of the deposit that [`Act::Deposit`] makes.
-pub(super) fn deposit() -> DepositId {
-    DepositId::new(EVENING, chance(0))
+/// Returns the ids of the deposits that [`Act::Deposit`], [`Act::Pay`] and [`Act::Refund`] make.
+pub(super) fn deposits() -> [DepositId; 3] {
+    [0, 1, 2].map(|number| DepositId::new(EVENING, chance(number)))
 }
 
 fn chance(number: usize) -> [u8; 10] {
@@ -242,14 +247,38 @@ fn progress(cost: i64) -> Progress {
 impl Act {
     /// Returns the command for the action; `None` if the action changes records without a command.
     pub(super) fn command(self) -> Option<Command> {
-        let deposit = Command::Deposit {
-            id: deposit(),
-            amount: usd(DEPOSIT),
-            note: String::new(),
-            payment_id: None,
-            actor: Actor::System,
+        let [of_deposit, of_payment, of_refund] = deposits();
+        let (id, to) = match self {
+            Self::Deposit => (of_deposit, PaidTo::Account),
+            Self::Pay => (of_payment, PaidTo::Both(group(GROUP))),
+            Self::Refund(amount) => {
+                return Some(Command::Refund {
+                    id: of_refund,
+                    payment_id: PaymentId::parse("re_1")?,
+                    amount: usd(amount),
+                    from: PaidTo::Both(group(GROUP)),
+                    partial: true,
+                    of: None,
+                    note: String::new(),
+                    actor: Actor::System,
+                });
+            }
+            Self::Revoke | Self::Rotate | Self::LowerKey(_) | Self::LowerGroup(_) | Self::Move => {
+                return None;
+            }
         };
-        (self == Self::Deposit).then_some(deposit)
+        let (amount, note, actor) = (usd(DEPOSIT), String::new(), Actor::System);
+        Some(Command::Deposit { id, amount, note, payment_id: None, to, actor })
+    }
+
+    /// Returns whether the action concerns the groups of an installation.
+    pub(super) const fn needs_groups(self) -> bool {
+        self.pays() || matches!(self, Self::LowerGroup(_) | Self::Move)
+    }
+
+    /// Returns whether the action pays into the group or refunds from it.
+    pub(super) const fn pays(self) -> bool {
+        matches!(self, Self::Pay | Self::Refund(_))
     }
 
     /// Applies the action to the records as a lane does, with guards on all records that it reads.
@@ -281,14 +310,26 @@ impl Act {
             Self::Rotate if key.revoked_at.is_none() => key.rotation.current = 1,
             Self::LowerKey(limit) if key.revoked_at.is_none() => key.budget.update(&limited(limit), now),
             Self::Move if key.revoked_at.is_none() => key.group = Some(group(OTHER)),
-            Self::Deposit | Self::Rotate | Self::LowerKey(_) | Self::LowerGroup(_) | Self::Move => {}
+            Self::Deposit
+            | Self::Pay
+            | Self::Refund(_)
+            | Self::Rotate
+            | Self::LowerKey(_)
+            | Self::LowerGroup(_)
+            | Self::Move => {}
         }
     }
 
     fn on_group(self, group: &mut Group, now: Timestamp) {
         match self {
             Self::LowerGroup(limit) => group.budget.update(&limited(limit), now),
-            Self::Deposit | Self::Revoke | Self::Rotate | Self::LowerKey(_) | Self::Move => {}
+            Self::Deposit
+            | Self::Pay
+            | Self::Refund(_)
+            | Self::Revoke
+            | Self::Rotate
+            | Self::LowerKey(_)
+            | Self::Move => {}
         }
     }
 }

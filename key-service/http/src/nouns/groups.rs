@@ -4,18 +4,14 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use shared::{
-    error::{ApiError, Code},
-    ids::GroupId,
-    wire::{MAX_EXTERNAL_ID_CHARS, RevokedKeys},
-};
+use shared::{error::ApiError, ids::GroupId, wire::RevokedKeys};
 use shared_door::http::ok;
 
 use crate::{
     api::Api,
     listing,
     parts::{Caller, PathId},
-    query::{self, Filtered, Query},
+    query::{self, Filtered, Query, external_id},
     reach::HttpNoun,
 };
 use domain::{group::Group, key::ApiKey};
@@ -23,12 +19,12 @@ use key_service_management::listing::GroupFilter;
 
 impl Filtered for Group {
     fn filter(query: &Query<'_>) -> Result<GroupFilter, ApiError> {
-        let external_id = query.one("external_id")?.map(str::to_owned);
-        if external_id.as_ref().is_some_and(|id| id.chars().count() > MAX_EXTERNAL_ID_CHARS) {
-            let message = format!("`external_id` has more than {MAX_EXTERNAL_ID_CHARS} characters.");
-            return Err(ApiError::at(Code::StringAboveMaxLength, "external_id", message));
-        }
-        Ok(GroupFilter { external_id, within: None, parent: None, metadata: query.metadata()? })
+        Ok(GroupFilter {
+            external_id: external_id(query)?,
+            within: None,
+            parent: None,
+            metadata: query.metadata()?,
+        })
     }
 }
 
@@ -41,7 +37,7 @@ pub(crate) async fn keys(
     path: PathId<GroupId>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let mut query = query::read::<ApiKey>(request.uri().query())?;
+    let mut query = query::read::<ApiKey>(request.uri().query())?.asked_by(&caller);
     let id = api.keys_of_group_in_reach(&caller, &path).await?;
     let group = api.management.group(caller.account, id).await?;
     query.filter.group = Some(group.id);

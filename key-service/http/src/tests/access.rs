@@ -103,7 +103,7 @@ async fn each_route_is_open_to_the_keys_whose_scope_and_group_allow_it() {
                     Some("read_only_key")
                 }
                 Reach::Account if is_of_group => Some("group_key_not_allowed"),
-                Reach::Keys | Reach::Account => None,
+                Reach::Keys | Reach::Account | Reach::Installation => None,
             };
             match refusal {
                 Some(code) => {

@@ -93,8 +93,10 @@ async fn an_account_with_as_many_keys_as_it_may_have_is_refused_another_one() {
     let desk = Desk::open().await;
     let Office { store, clock, credentials, .. } = &desk.office;
     let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
-    let desk =
-        Desk { app: router(Arc::new(management), clock.clone(), internal_token(), Router::new()), ..desk };
+    let desk = Desk {
+        app: router(Arc::new(management), clock.clone(), internal_token(), None, Router::new()),
+        ..desk
+    };
     let first = desk.created_id("{}").await;
     desk.created_id("{}").await;
     desk.delete(&first).await;

@@ -240,8 +240,10 @@ async fn a_nearly_full_store_and_a_full_account_take_no_new_groups() {
     desk.office.records.set_nearly_full(false);
     let Office { store, clock, credentials, .. } = &desk.office;
     let management = Management::new(store.clone(), clock.clone(), credentials.clone()).with_max_keys(2);
-    let desk =
-        Desk { app: router(Arc::new(management), clock.clone(), internal_token(), Router::new()), ..desk };
+    let desk = Desk {
+        app: router(Arc::new(management), clock.clone(), internal_token(), None, Router::new()),
+        ..desk
+    };
     desk.group("{}").await;
     desk.call(Method::POST, GROUPS, "{}").await.is_error(400, "too_many_groups", None);
 }

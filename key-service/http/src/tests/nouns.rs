@@ -30,10 +30,11 @@ fn value(kind: Kind, group: &str, blank: &Value) -> Value {
         Kind::Metadata => json!({"term": "fall"}),
         Kind::Group => json!(group),
         Kind::Url => json!("https://hooks.example/other"),
+        Kind::Word(words) => json!(words[0]),
         Kind::EventTypes => json!(["key.revoked"]),
         Kind::Flag => json!(!blank.as_bool().unwrap()),
         Kind::KeyDefaults => json!({"limit": 1, "expires_in_seconds": 60}),
-        Kind::Answered(_) => unreachable!("no setting"),
+        Kind::Paid | Kind::PaymentId { .. } | Kind::Answered(_) => unreachable!("no setting"),
     }
 }
 

@@ -8,7 +8,7 @@ use shared::{
 
 use super::*;
 use domain::{event::Actor, refused::RefusedCall};
-use key_service_management::{accounts::NewDeposit, testing::BEGIN};
+use key_service_management::{accounts::payments::NewDeposit, testing::BEGIN};
 
 const UNKNOWN: &str = "gen_00000000000070008000000000000000";
 
@@ -41,8 +41,7 @@ async fn the_account_s_money_adds_up() {
         .await
         .unwrap();
     let answer = desk.get(CREDITS).await;
-    let expected =
-        r#"{"object":"credits","credit":14.995785,"held":0,"total_deposited":15,"total_used":0.004215}"#;
+    let expected = r#"{"object":"credits","credit":14.995785,"held":0,"total_deposited":15,"total_refunded":0,"total_used":0.004215}"#;
     assert_eq!((answer.status.as_u16(), answer.text.as_str()), (200, expected));
 }
 

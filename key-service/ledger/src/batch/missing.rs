@@ -34,10 +34,13 @@ pub(crate) fn need_records(view: &mut View, kept: Retention, calls: &[Commands<'
     }
 }
 
-/// Requests the key and the record that a command names.
+/// Requests the key or the wallet, and the record, that a command names.
 fn need_own(view: &mut View, command: &Command, remembers_expiries: bool) {
     if let Some(id) = command.key() {
         view.need(&names::key(id));
+    }
+    if let Some(id) = command.wallet() {
+        view.need(&names::group(id));
     }
     match (command, command.record()) {
         // Holds and deposits presume that there is no record.
@@ -73,6 +76,7 @@ fn need_payers(view: &mut View, command: &Command, today: Day) {
         (Command::Capture { model, .. }, None) => Some(Payer { key, model: model.clone(), groups }),
         (
             Command::Deposit { .. }
+            | Command::Refund { .. }
             | Command::Tick { .. }
             | Command::Check { .. }
             | Command::Hold(_)

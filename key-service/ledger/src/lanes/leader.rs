@@ -350,7 +350,10 @@ fn take_over(view: &mut View, present: Vec<(usize, Option<Record>)>) {
 /// because an earlier attempt may have had the effect.
 const fn durability(command: &Command) -> Durability {
     match command {
-        Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,
+        Command::Deposit { .. }
+        | Command::Refund { .. }
+        | Command::Capture { .. }
+        | Command::Expire { .. } => Durability::Durable,
         Command::Hold(_) | Command::Extend { .. } | Command::Release { .. } => Durability::Replicated,
         Command::Tick { .. } | Command::Check { .. } => Durability::Volatile,
     }

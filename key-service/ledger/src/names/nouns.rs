@@ -6,7 +6,9 @@ use shared::ids::{AccountId, GroupId, KeyId};
 
 use crate::{
     names::record_name::RecordName,
-    stored::{AccountName, AccountProfile, ExternalId, GroupProfile, KeyProfile},
+    stored::{
+        AccountClaim, AccountLabelsRecord, AccountName, AccountProfile, ExternalId, GroupProfile, KeyProfile,
+    },
 };
 
 // Sets of records in the space of an account, each with the form of its records' names. Numbers 1 to 6 are for money.
@@ -34,6 +36,8 @@ pub const REFUSED: u8 = 15;
 /// The sets that housekeeping has dropped (`h`), the days with refused calls (`r`), the number of the last refused call
 /// (`c`), and the restores from backups (`n`).
 pub const HOUSE: u8 = 16;
+/// Operator keys, in the operators' space: the list (`l`), and each (`k` and its id).
+pub const OPERATOR_KEYS: u8 = 17;
 
 // Sets of records in other spaces, with the names of these spaces.
 
@@ -54,6 +58,9 @@ pub const INSTALLATION: u8 = 26;
 
 /// Counts of recent bills by hour, for each model and upstream name: space `upstreams`.
 pub const UPSTREAMS: u8 = 27;
+
+/// Accounts by external id: spaces `account-external-ids/…`.
+pub const ACCOUNT_EXTERNAL_IDS: u8 = 31;
 
 // Indexes in the space of an account, each with the parts of an entry after the colon. Numbers 1 to 6 are for money.
 
@@ -111,6 +118,11 @@ pub fn tagged(tag: u8, id: &[u8]) -> Vec<u8> {
 /// Names the record with an account's data other than money.
 pub fn account_profile() -> RecordName<AccountProfile> {
     name(PROFILES, *b"a")
+}
+
+/// Names the record with what operators record of an account.
+pub fn account_labels() -> RecordName<AccountLabelsRecord> {
+    name(PROFILES, *b"o")
 }
 
 /// Names the record with a key's data other than money.
@@ -174,6 +186,11 @@ pub fn external_id(id: &str) -> RecordName<ExternalId> {
 /// Returns the space and name of the record for an account's name.
 pub fn account_name(of: &str) -> (Space, RecordName<AccountName>) {
     (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
+}
+
+/// Space and name of the record of an account's external id.
+pub fn account_external_id(of: &str) -> (Space, RecordName<AccountClaim>) {
+    (part_of("account-external-ids", of.as_bytes()), name(ACCOUNT_EXTERNAL_IDS, of.as_bytes()))
 }
 
 /// Encodes the entry of [`KEYS`]. A label may contain a zero byte, but a hint cannot, because no plaintext does.

@@ -1,6 +1,8 @@
-//! Stored records of accounts and management keys.
+//! Stored records of accounts, management keys and operator keys.
 
-use domain::access::Access;
+use std::collections::BTreeMap;
+
+use domain::access::{Access, OperatorRights};
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{ids::AccountId, time::Timestamp};
@@ -28,10 +30,39 @@ pub struct AccountName {
     pub account: AccountId,
     #[n(1)]
     pub created_at: Timestamp,
+    /// The account has an external id, which another record claims, so only its creator may complete it.
+    #[cbor(n(2), default)]
+    pub has_external_id: bool,
 }
 
-/// Ids of an account's management keys, members or webhooks, oldest first. Set `management keys`, `members` or
-/// `webhooks`, name `l`.
+/// The account that claims an external id. Space `account-external-ids/…`, set `account external ids`, name: the
+/// external id. It is written before the account's name, so the account may not exist.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct AccountClaim {
+    #[n(0)]
+    pub account: AccountId,
+    #[n(1)]
+    pub created_at: Timestamp,
+    /// Name that the account gets, unless another account has it.
+    #[n(2)]
+    pub name: String,
+}
+
+/// What operators record of an account. Set `profiles`, name `o`. It is separate from the profile, which programs that
+/// do not know it write.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct AccountLabelsRecord {
+    #[n(0)]
+    pub external_id: Option<String>,
+    #[n(1)]
+    pub metadata: BTreeMap<String, String>,
+    /// Why the account is suspended; `None` while it is active.
+    #[n(2)]
+    pub suspended_reason: Option<String>,
+}
+
+/// Ids of an account's management keys, members or webhooks, or of the operator keys, oldest first. Set `management
+/// keys`, `members`, `webhooks` or `operator keys`, name `l`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct IdList<T> {
     #[n(0)]
@@ -59,6 +90,27 @@ pub struct ManagementKeyRecord {
     #[n(4)]
     pub expires_at: Option<Timestamp>,
     /// When the key was last used, as recorded at most once a minute.
+    #[n(5)]
+    pub last_used_at: Option<Timestamp>,
+    #[n(6)]
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// An operator key. In the operators' space, set `operator keys`, name `k` and the id.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct OperatorKeyRecord {
+    #[n(0)]
+    pub name: String,
+    /// Part of the plaintext that may be shown.
+    #[n(1)]
+    pub hint: String,
+    #[n(2)]
+    pub rights: OperatorRights,
+    #[n(3)]
+    pub created_at: Timestamp,
+    #[n(4)]
+    pub expires_at: Option<Timestamp>,
+    /// Last recorded use. The last use was within a minute of it.
     #[n(5)]
     pub last_used_at: Option<Timestamp>,
     #[n(6)]

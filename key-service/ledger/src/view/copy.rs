@@ -8,7 +8,10 @@ use records::{Guard, Name, Record, Revision, Space, Write};
 
 use crate::{
     names,
-    view::reading::{FORM, tell_damage, value},
+    view::{
+        form,
+        reading::{tell_damage, value},
+    },
 };
 
 /// A type that can be stored as a record's value.
@@ -236,7 +239,7 @@ impl<T: Stored> AnyValues for Values<T> {
     fn write(&self, name: &Name, revision: Revision) -> Option<Write> {
         match &self.next {
             Next::Put(next) if self.is_changed() => {
-                Some(Write::Put(name.clone(), Record::of(revision, FORM, next)))
+                Some(Write::Put(name.clone(), Record::of(revision, form::of(next), next)))
             }
             Next::Removed if self.is_changed() => Some(Write::Remove(name.clone())),
             Next::Same | Next::Put(_) | Next::Removed => None,

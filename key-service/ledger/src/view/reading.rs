@@ -5,10 +5,7 @@ use std::ops::RangeInclusive;
 use minicbor::Decode;
 use records::{Answer, Index, Log, Name, Order, Question, Record, Records, Set, Space};
 
-use crate::{error::StoreError, names::RecordName};
-
-/// Format version of the records that this program writes.
-pub const FORM: u8 = 1;
+use crate::{error::StoreError, names::RecordName, view::form::LATER_FORM};
 
 /// Reads one space at a time.
 #[derive(Clone, Copy)]
@@ -103,7 +100,7 @@ pub fn tell_damage(space: &Space, name: &Name) {
 
 /// Reads the value of a record.
 pub fn value<'b, T: Decode<'b, ()>>(record: &'b Record) -> Result<T, StoreError> {
-    if record.form() > FORM {
+    if record.form() > LATER_FORM {
         return Err(StoreError::Damaged("a record of a later version".into()));
     }
     shared::stored::read(record.message()).map_err(|e| StoreError::Damaged(e.to_string()))

@@ -1,7 +1,7 @@
 //! Callers of the management API (management keys and members) with their rights.
 
 use shared::{
-    ids::{AccountId, GroupId, KeyId},
+    ids::{AccountId, GroupId, KeyId, Principal},
     key::Class,
     refusal::Refusal,
 };
@@ -11,6 +11,7 @@ use domain::{
     access::{Access, Effect, Forbidden, Subject, may},
     event::Actor,
     key::KeyPatch,
+    ledger::Standing,
 };
 use key_service_credentials::Identified;
 use key_service_store::store::{Error, ManagementKey};
@@ -19,7 +20,7 @@ use key_service_store::store::{Error, ManagementKey};
 #[derive(Clone, Debug)]
 pub struct Governor {
     pub account: AccountId,
-    /// The management key or member, as the actor of events.
+    /// The management key, operator key or member, as the actor of events.
     pub actor: Actor,
     pub access: Access,
     pub effect: Effect,
@@ -31,6 +32,11 @@ impl Governor {
         may(self.access, self.effect, subject).map_err(Error::Refused)
     }
 
+    /// Returns whether the caller is an operator key.
+    pub const fn is_operator(&self) -> bool {
+        matches!(self.actor, Actor::OperatorKey { .. })
+    }
+
     /// Returns the part of the account that the caller may see.
     pub const fn reach(&self) -> AccountReach {
         AccountReach { account: self.account, group: self.access.group }
@@ -38,15 +44,20 @@ impl Governor {
 }
 
 impl Management {
-    /// Authenticates a management key and finds its account. Records the use of the key.
-    pub async fn authenticate(&self, presented: &str) -> Result<(AccountId, ManagementKey), Error<Refusal>> {
+    /// Authenticates a management key, and finds its account and whether that is suspended. Records the use of the key.
+    pub async fn authenticate(
+        &self,
+        presented: &str,
+    ) -> Result<(AccountId, ManagementKey, Option<Standing>), Error<Refusal>> {
         let (owner, now) = (self.credentials.find(presented).await?, self.clock.now());
         match self.credentials.identify(owner, Class::Management, now).await? {
-            Identified::ManagementKey(account, key) => {
-                self.last_uses.note(&self.store, account, &key, now.to_whole_seconds());
-                Ok((account, key))
+            Identified::ManagementKey(account, key, standing) => {
+                let used = Principal::ManagementKey(account, key.id);
+                self.last_uses.note(&self.store, used, key.last_used_at, now.to_whole_seconds());
+                Ok((account, key, standing))
             }
             Identified::ApiKey(..) => Err(Error::Refused(Refusal::ManagementKeyRequired)),
+            Identified::OperatorKey(_) => Err(Error::Refused(Refusal::OperatorKeyNotAllowed)),
             Identified::Refused(refusal) => Err(Error::Refused(refusal)),
         }
     }

@@ -1,5 +1,6 @@
 //! Use-cases for management keys: create, list, revoke.
 
+use async_trait::async_trait;
 use shared::{
     clock::random_bytes,
     ids::{AccountId, ManagementKeyId},
@@ -8,9 +9,15 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::{management::Management, nouns::once::Once};
-use domain::{access::Access, event::Actor};
-use key_service_store::store::{Error, ManagementKey, NewManagementKey, StoreError};
+use crate::{
+    management::Management,
+    nouns::{
+        listing::{Listed, Listing, Paged},
+        once::{Once, attempt},
+    },
+};
+use domain::{access::Access, digest::Digest, event::Actor, governed::Made};
+use key_service_store::store::{Error, ManagementKey, ManagementKeyNotMade, NewManagementKey, StoreError};
 
 /// Maximum number of management keys per account, including revoked ones: they fit on one page, and suffice for a new
 /// key every month for eight years.
@@ -30,6 +37,9 @@ pub enum ManagementKeyRefused {
         "the account already has {MAX_MANAGEMENT_KEYS} management keys, including revoked ones, which is the maximum"
     )]
     TooMany,
+    /// The idempotency key was used with a different request.
+    #[error("this idempotency key was used with a different request; choose a new one")]
+    Reused,
 }
 
 /// Settings of a new management key.
@@ -59,7 +69,24 @@ impl Management {
     ) -> Result<SecretString, Error<ManagementKeyRefused>> {
         let now = self.later_than_the_last(self.clock.now());
         let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
-        self.make_management_key(account, id, settings, actor).await
+        self.make_management_key((account, id), settings, None, actor).await.map(|(_, plaintext)| plaintext)
+    }
+
+    /// Creates a management key once for each idempotency key. The plaintext is `None` if an earlier request created
+    /// the key.
+    pub async fn issue_management_key(
+        &self,
+        account: AccountId,
+        settings: ManagementKeySettings,
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Result<(ManagementKey, Option<SecretString>), Error<ManagementKeyRefused>> {
+        let now = self.later_than_the_last(self.clock.now());
+        let id = ManagementKeyId::new(now, random_bytes(&*self.clock));
+        match self.make_management_key((account, id), settings, idempotency_key, actor).await? {
+            (made, plaintext) if made == id => Ok((self.management_key(account, id).await?, Some(plaintext))),
+            (earlier, _) => Ok((self.management_key(account, earlier).await?, None)),
+        }
     }
 
     /// Creates a management key, once for each attempt with the same settings.
@@ -77,16 +104,21 @@ impl Management {
         if keys.iter().any(|key| key.id == id(key.id.created_at())) {
             return Ok(Once::Replayed);
         }
-        self.make_management_key(account, id(shown), settings, actor).await.map(Once::New)
+        let made = self.make_management_key((account, id(shown)), settings, None, actor).await;
+        made.map(|(_, plaintext)| Once::New(plaintext))
     }
 
+    /// Makes a key with this id, or finds the one that an earlier request with the idempotency key made. The plaintext
+    /// belongs to the new key, and is useless if an earlier one was found.
     async fn make_management_key(
         &self,
-        account: AccountId,
-        id: ManagementKeyId,
-        ManagementKeySettings { name, access, expires_at }: ManagementKeySettings,
+        (account, id): (AccountId, ManagementKeyId),
+        settings: ManagementKeySettings,
+        idempotency_key: Option<String>,
         actor: Actor,
-    ) -> Result<SecretString, Error<ManagementKeyRefused>> {
+    ) -> Result<(ManagementKeyId, SecretString), Error<ManagementKeyRefused>> {
+        let request = Digest::of(format!("management key {settings:?}").as_bytes());
+        let ManagementKeySettings { name, access, expires_at } = settings;
         let refused = |reason| Err(Error::Refused(reason));
         self.check_room_for_secret().await?;
         // Groups are never deleted. If the group is archived, the management key can still read the group's keys.
@@ -108,10 +140,13 @@ impl Management {
             revoked_at: None,
         };
         let new = NewManagementKey { account, key, digest, most: MAX_MANAGEMENT_KEYS };
-        if !self.store.create_management_key(new, &act).await? {
-            return refused(ManagementKeyRefused::TooMany);
+        let attempt = attempt(idempotency_key, request, act.at);
+        match self.store.create_management_key_once(new, attempt, &act).await {
+            Ok(Made::New(id) | Made::Existing(id) | Made::Replayed(id)) => Ok((id, plaintext)),
+            Err(Error::Refused(ManagementKeyNotMade::Reused)) => refused(ManagementKeyRefused::Reused),
+            Err(Error::Refused(ManagementKeyNotMade::TooMany)) => refused(ManagementKeyRefused::TooMany),
+            Err(Error::Store(cause)) => Err(cause.into()),
         }
-        Ok(plaintext)
     }
 
     /// Lists the account's management keys, oldest first.
@@ -138,6 +173,21 @@ impl Management {
     ) -> Result<ManagementKey, Error<ManagementKeyRefused>> {
         let revoked = self.store.revoke_management_key(id, &self.act(actor)).await?;
         revoked.ok_or(Error::Refused(ManagementKeyRefused::NotFound))
+    }
+}
+
+#[async_trait]
+impl Listed for ManagementKey {
+    type Id = ManagementKeyId;
+    type Filter = ();
+    const NAME: &'static str = "a management key";
+
+    fn id(&self) -> ManagementKeyId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        listing.page_of(management.store.management_keys(account).await?)
     }
 }
 

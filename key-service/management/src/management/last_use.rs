@@ -1,30 +1,27 @@
-//! Records the last use of management keys in the background.
+//! Records the last use of management keys and operator keys in the background.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use shared::{
-    ids::{AccountId, ManagementKeyId},
-    time::Timestamp,
-};
+use shared::{ids::Principal, time::Timestamp};
 use tokio::time::timeout;
 
 use domain::access::is_noted;
-use key_service_store::store::{ManagementKey, Store};
+use key_service_store::store::{Store, StoreError};
 
 /// Maximum number of writes in progress. Further uses are not recorded; the key's next request tries again.
 const MAX_UNDER_WAY: usize = 256;
 /// Timeout of a write. The key's next request then tries again.
 const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Management keys with a write in progress.
+/// Keys with a write in progress.
 #[derive(Clone, Default)]
-pub(crate) struct LastUses(Arc<Mutex<HashSet<ManagementKeyId>>>);
+pub(crate) struct LastUses(Arc<Mutex<HashSet<Principal>>>);
 
 /// A write in progress, until dropped.
 struct UnderWay {
     uses: LastUses,
-    key: ManagementKeyId,
+    key: Principal,
 }
 
 impl Drop for UnderWay {
@@ -35,29 +32,45 @@ impl Drop for UnderWay {
 
 impl LastUses {
     /// Records a use in the background, unless a recent use is recorded or a write for the key is in progress.
-    pub(crate) fn note(&self, store: &Arc<Store>, account: AccountId, key: &ManagementKey, now: Timestamp) {
-        if !is_noted(key.last_used_at, now) {
+    pub(crate) fn note(
+        &self,
+        store: &Arc<Store>,
+        key: Principal,
+        last_used_at: Option<Timestamp>,
+        now: Timestamp,
+    ) {
+        if !is_noted(last_used_at, now) {
             return;
         }
-        let Some(under_way) = self.begin(key.id) else { return };
+        let Some(under_way) = self.begin(key) else { return };
         let store = Arc::clone(store);
         tokio::spawn(async move {
-            let recorded = timeout(RECORD_TIMEOUT, store.use_management_key(account, under_way.key, now));
-            if !matches!(recorded.await, Ok(Ok(_))) {
-                tracing::warn!(management_key = %under_way.key, "the use of a management key was not recorded");
+            if !matches!(timeout(RECORD_TIMEOUT, record(&store, under_way.key, now)).await, Ok(Ok(_))) {
+                tracing::warn!(key = ?under_way.key, "the use of a key was not recorded");
             }
         });
     }
 
-    fn begin(&self, key: ManagementKeyId) -> Option<UnderWay> {
+    fn begin(&self, key: Principal) -> Option<UnderWay> {
         let mut under_way = self.0.lock();
         let is_new = under_way.len() < MAX_UNDER_WAY && under_way.insert(key);
         is_new.then(|| UnderWay { uses: self.clone(), key })
     }
 }
 
+/// Records a use. Bills show the use of API keys.
+async fn record(store: &Store, key: Principal, now: Timestamp) -> Result<bool, StoreError> {
+    match key {
+        Principal::ManagementKey(account, id) => store.use_management_key(account, id, now).await,
+        Principal::OperatorKey(_, id) => store.use_operator_key(id, now).await,
+        Principal::ApiKey(..) => Ok(false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use shared::ids::{AccountId, ManagementKeyId};
+
     use super::*;
 
     #[test]
@@ -66,7 +79,8 @@ mod tests {
         let key = |n: usize| {
             let mut chance = [0; 10];
             chance[..8].copy_from_slice(&n.to_be_bytes());
-            ManagementKeyId::new(Timestamp::from_millis(0), chance)
+            let account = AccountId::new(Timestamp::from_millis(0), [0; 10]);
+            Principal::ManagementKey(account, ManagementKeyId::new(Timestamp::from_millis(0), chance))
         };
         let under_way: Vec<_> = (0..MAX_UNDER_WAY - 1).map(|n| uses.begin(key(n)).unwrap()).collect();
         assert!(uses.begin(key(0)).is_none(), "under way");

@@ -45,6 +45,23 @@ impl Management {
         Ok((member, token))
     }
 
+    /// Creates a member once for each idempotency key. There is a link only if the member is new.
+    pub async fn invite_once(
+        &self,
+        account: AccountId,
+        (name, role): (&str, Role),
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Result<(Member, Option<Token>), Error<MemberRefused>> {
+        let by = LinkMaker::of(&actor);
+        let (member, is_new) = self.add_member_once((account, name, role), idempotency_key, actor).await?;
+        if !is_new {
+            return Ok((member, None));
+        }
+        let token = self.make_link(account, &member, by, INVITATION_TTL).await?;
+        Ok((member, Some(token)))
+    }
+
     /// Creates a link that signs a member in. The member can see who created the last link.
     pub async fn sign_in_link(
         &self,

@@ -1,14 +1,23 @@
 //! Adds and removes the members of an account.
 
+use async_trait::async_trait;
 use shared::{
     clock::random_bytes,
     ids::{AccountId, MemberId},
     text::is_name,
 };
 
-use crate::management::Management;
+use crate::{
+    management::Management,
+    nouns::{
+        listing::{Listed, Listing, Paged},
+        once::attempt,
+    },
+};
 use domain::{
+    digest::Digest,
     event::Actor,
+    governed::Made,
     member::{MAX_MEMBER_NAME_CHARS, MAX_MEMBERS, Member, MemberRefused, Role},
 };
 use key_service_store::store::{Error, StoreError};
@@ -37,6 +46,16 @@ impl Management {
         role: Role,
         actor: Actor,
     ) -> Result<Member, Error<MemberRefused>> {
+        self.add_member_once((account, name, role), None, actor).await.map(|(member, _)| member)
+    }
+
+    /// Makes a member once for each idempotency key. Returns the member, and whether it is new.
+    pub(crate) async fn add_member_once(
+        &self,
+        (account, name, role): (AccountId, &str, Role),
+        idempotency_key: Option<String>,
+        actor: Actor,
+    ) -> Result<(Member, bool), Error<MemberRefused>> {
         if !is_name(name, MAX_MEMBER_NAME_CHARS) {
             return Err(Error::Refused(MemberRefused::BadName));
         }
@@ -55,8 +74,24 @@ impl Management {
             last_link: None,
             second_factor: None,
         };
-        self.store.create_member(account, member.clone(), MAX_MEMBERS, &act).await?;
-        Ok(member)
+        let request = Digest::of(format!("member {name:?} {role:?}").as_bytes());
+        let attempt = attempt(idempotency_key, request, now);
+        let made = self.store.create_member_once(account, member, MAX_MEMBERS, (attempt, &act)).await?;
+        Ok(match made {
+            Made::New(member) => (member, true),
+            Made::Existing(member) | Made::Replayed(member) => (member, false),
+        })
+    }
+
+    /// Finds a member of the account.
+    pub async fn find_member(
+        &self,
+        account: AccountId,
+        id: MemberId,
+    ) -> Result<Member, Error<MemberRefused>> {
+        let members = self.store.members(account).await?;
+        let found = members.into_iter().find(|member| member.id == id);
+        found.ok_or(Error::Refused(MemberRefused::NotFound))
     }
 
     /// Removes a member and ends the member's sessions at once.
@@ -69,5 +104,20 @@ impl Management {
         let _owners = self.owners.lock().await;
         self.keep_an_owner(account, id).await?;
         self.store.remove_member(account, id, &self.act(actor)).await
+    }
+}
+
+#[async_trait]
+impl Listed for Member {
+    type Id = MemberId;
+    type Filter = ();
+    const NAME: &'static str = "a member";
+
+    fn id(&self) -> MemberId {
+        self.id
+    }
+
+    async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
+        listing.page_of(management.store.members(account).await?)
     }
 }

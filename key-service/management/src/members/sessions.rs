@@ -99,7 +99,10 @@ impl Management {
         member: Member,
         client: SignInClient<'_>,
         way: SignInWay,
-    ) -> Result<Token, StoreError> {
+    ) -> Result<Token, Error<MemberRefused>> {
+        if self.store.standing(account).await?.is_some_and(|standing| standing.is_closed()) {
+            return Err(Error::Refused(MemberRefused::AccountClosed));
+        }
         let token = Token::new(account, random_bytes(&*self.clock));
         let Member { id: member, name, .. } = member;
         let act = self.act(Actor::Member { id: member, name });

@@ -42,8 +42,12 @@ impl Management {
         let (account, key) = match self.credentials.identify(owner, Class::Api, now).await? {
             Identified::ApiKey(account, key) => (account, key),
             Identified::ManagementKey(..) => return refused(Refusal::ManagementKeyNotAllowed),
+            Identified::OperatorKey(_) => return refused(Refusal::OperatorKeyNotAllowed),
             Identified::Refused(refusal) => return refused(refusal),
         };
+        if let Some(standing) = self.store.standing(account).await? {
+            return refused(standing.refusal());
+        }
         let group = match key.spend.group {
             Some(group) => self.group_with_parent(account, group).await?,
             None => None,

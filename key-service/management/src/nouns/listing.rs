@@ -74,6 +74,23 @@ pub struct Page<T> {
     pub has_more: bool,
 }
 
+impl<T: Listed<Id: PartialEq>> Listing<T> {
+    /// Returns a page of these objects, which are all of the account, oldest first.
+    pub(crate) fn page_of(&self, mut all: Vec<T>) -> Paged<T> {
+        if self.order == Order::Descending {
+            all.reverse();
+        }
+        let begin = match self.after {
+            None => 0,
+            Some(after) => {
+                let at = all.iter().position(|object| object.id() == after);
+                at.ok_or(Error::Refused(UnknownCursor))? + 1
+            }
+        };
+        Ok(Page::of(all.split_off(begin), self.limit))
+    }
+}
+
 impl<T> Page<T> {
     /// Returns a page with the first `limit` of these objects.
     pub(crate) fn of(mut items: Vec<T>, limit: usize) -> Self {
@@ -115,7 +132,7 @@ pub struct GroupFilter {
 
 /// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after a given one; if it
 /// returns fewer, they are the last.
-async fn wanted<'a, T: Listed>(
+pub(crate) async fn wanted<'a, T: Listed>(
     listing: &Listing<T>,
     is_filtered: bool,
     read: impl Fn(Option<T::Id>, usize) -> BoxFuture<'a, Result<Vec<T>, StoreError>>,
@@ -135,7 +152,7 @@ async fn wanted<'a, T: Listed>(
     }
 }
 
-fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
+pub(crate) fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
     filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }
 

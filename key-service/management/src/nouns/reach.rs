@@ -95,6 +95,7 @@ impl Management {
                 reach.has(self.chain(reach, group).await?)
             }
             Principal::ManagementKey(..) => reach.group.is_none(),
+            Principal::OperatorKey(..) => false,
         };
         Ok(is_reached.then_some(owner))
     }

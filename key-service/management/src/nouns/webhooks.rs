@@ -13,7 +13,7 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Acting, Governed, Issued},
-        listing::{Listed, Listing, Page, Paged, UnknownCursor},
+        listing::{Listed, Listing, Paged},
         once::{Once, attempt, digest_of_request},
     },
 };
@@ -22,7 +22,7 @@ use domain::{
     governed::Refused,
     webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
 };
-use key_service_store::store::{Error, EventSlice, Order, StoreError};
+use key_service_store::store::{Error, EventSlice, StoreError};
 
 /// Maximum number of webhooks in an account: one for each of its systems, with some to spare.
 pub const MAX_WEBHOOKS: u64 = 20;
@@ -195,17 +195,6 @@ impl Listed for Webhook {
     }
 
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
-        let mut webhooks = management.webhooks(account).await?;
-        if listing.order == Order::Descending {
-            webhooks.reverse();
-        }
-        let begin = match listing.after {
-            None => 0,
-            Some(after) => {
-                let at = webhooks.iter().position(|webhook| webhook.id == after);
-                at.ok_or(Error::Refused(UnknownCursor))? + 1
-            }
-        };
-        Ok(Page::of(webhooks.split_off(begin), listing.limit))
+        listing.page_of(management.webhooks(account).await?)
     }
 }

@@ -171,6 +171,8 @@ mod tests {
                 credit: None,
                 note: String::new(),
                 payment: None,
+                wallet: None,
+                refund: None,
             },
         };
         let charge = |usd| {

@@ -115,6 +115,7 @@ pub struct Money {
     /// Part of the credit that open holds cover.
     pub held: NanoUsd,
     pub deposited: NanoUsd,
+    pub refunded: NanoUsd,
     pub used: NanoUsd,
 }
 
@@ -256,10 +257,13 @@ impl Management {
             if self.store.deposits(account, 1).await?.first() != deposits.first() {
                 continue;
             }
-            let deposited: i64 = deposits.iter().map(|deposit| deposit.deposited.amount.nanos()).sum();
-            let used = deposited - funds.credit.nanos();
-            let [deposited, used] = [deposited, used].map(NanoUsd::from_nanos);
-            return Ok(Money { credit: funds.credit, held: funds.held, deposited, used });
+            let amounts = deposits.iter().map(|deposit| deposit.deposited.amount.nanos());
+            let (deposited, refunded) = amounts.fold((0, 0), |(deposited, refunded), amount| {
+                (deposited + amount.max(0), refunded - amount.min(0))
+            });
+            let used = deposited - refunded - funds.credit.nanos();
+            let [deposited, refunded, used] = [deposited, refunded, used].map(NanoUsd::from_nanos);
+            return Ok(Money { credit: funds.credit, held: funds.held, deposited, refunded, used });
         }
     }
 }

@@ -4,7 +4,7 @@ use shared::money::NanoUsd;
 
 use crate::{
     access::management_keys::{MAX_MANAGEMENT_KEYS, ManagementKeyRefused, ManagementKeySettings},
-    accounts::NewDeposit,
+    accounts::payments::NewDeposit,
     members::{MAX_MEMBERS, MemberRefused, SignInClient, sessions::MAX_SESSIONS},
     testing::Office,
 };

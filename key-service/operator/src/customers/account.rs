@@ -1,9 +1,10 @@
-//! The page of an account: figures, adding credit, and the latest deposits.
+//! The page of an account: figures, adding credit, the latest deposits, and its standing.
 
 use axum::{
     extract::{Path, State},
     response::Response,
 };
+use domain::ledger::AccountStatus;
 use key_service_management::{account_list::AccountRow, spend::DAYS};
 use key_service_page::{
     app::App,
@@ -20,7 +21,7 @@ use shared::ids::AccountId;
 
 use crate::{
     customers::{accounts::lasts, credit_form},
-    layout::{Section, page},
+    layout::{ACCOUNT, Section, page},
 };
 
 /// Number of the latest deposits on the page.
@@ -52,17 +53,46 @@ pub(crate) async fn whole(
     let name = account.funds.name.replace('\'', "'\\''");
     let content = html! {
         (tiles(account))
-        section.card {
-            h2 { "Add credit" }
-            (credit_form::form(operator, account.id, entered))
+        @if account.funds.status() != AccountStatus::Closed {
+            section.card {
+                h2 { "Add credit" }
+                (credit_form::form(operator, account.id, entered))
+                p { a href={ (ACCOUNT) "/" (account.id.to_string()) "/refund" } { "Refund …" } }
+            }
         }
-        h2 { "Latest deposits" }
+        h2 { "Latest deposits and refunds" }
         (table(&deposits))
         h2 { "Invite an owner" }
         p { "Run this on the server to create an owner of the account and print a sign-in link:" }
         (copyable("Command", &format!("{} members invite --account '{name}' --name NAME", program())))
+        (standing(account))
     };
     Ok(page(operator, Section::Accounts, &account.funds.name, &content))
+}
+
+/// Shows whether the account is suspended or closed, and what can be done about it.
+fn standing(account: &AccountRow) -> Markup {
+    let path = format!("{ACCOUNT}/{}", account.id);
+    let reason = account.funds.suspended_reason.as_deref().unwrap_or_default();
+    html! {
+        @match &account.funds.standing {
+            None => {
+                h2 { "Suspend" }
+                p { "A suspended account keeps its keys and its credit, but its requests are refused and only operators can change it." }
+                p { a.button.danger href={ (path) "/suspend" } { "Suspend …" } }
+            },
+            Some(standing) => {
+                @if let Some(at) = standing.closed_at { p.problem { "This account was closed " (time(at)) "." } }
+                @else { p.problem { "This account was suspended " (time(standing.suspended_at)) ": " bdi { (reason) } } }
+                @if !standing.is_closed() {
+                    p {
+                        a.button.primary href={ (path) "/restore" } { "Restore …" } " "
+                        a.button.danger href={ (path) "/close" } { "Close …" }
+                    }
+                }
+            },
+        }
+    }
 }
 
 fn tiles(account: &AccountRow) -> Markup {

@@ -19,6 +19,7 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use crate::layout::{ACCOUNT, NEW_ACCOUNT, Section, page};
+use domain::ledger::AccountStatus;
 
 /// Above this many days, "over a year" is shown instead of a number.
 const FAR: i64 = 365;
@@ -127,6 +128,7 @@ fn row(account: &AccountRow) -> Row {
     let lasts = lasts(funds.credit, account.days_left());
     let name = html! {
         a href={ (ACCOUNT) "/" (id.to_string()) } { bdi title=(funds.name) { (funds.name) } }
+        " " (badge(funds.status()))
         p.narrow-only { (glance(spent.charged)) " in " (DAYS) " days, " (lasts) }
         @if *refused > 0 { p.narrow-only { (requests(*refused)) " refused today" } }
     };
@@ -139,6 +141,16 @@ fn row(account: &AccountRow) -> Row {
         html! { (count(spent.requests)) },
         html! { @if *refused > 0 { (count(*refused)) } @else { span.quiet { "0" } } },
     ])
+}
+
+/// Shows the status of an account that is not active.
+fn badge(status: AccountStatus) -> Markup {
+    html! {
+        @match status {
+            AccountStatus::Active => {},
+            AccountStatus::Suspended | AccountStatus::Closed => span.badge.short { (status.as_str()) },
+        }
+    }
 }
 
 /// Shows how many days the credit lasts. A short time is highlighted.

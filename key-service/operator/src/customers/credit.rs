@@ -5,7 +5,7 @@ use axum::{
     response::Response,
 };
 use domain::payment::PaymentId;
-use key_service_management::{account_list::AccountRow, accounts::NewDeposit};
+use key_service_management::{account_list::AccountRow, accounts::payments::NewDeposit};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, refused_form},
@@ -22,7 +22,7 @@ use maud::html;
 use crate::{
     customers::{
         account::{found, whole},
-        credit_form::{fault, read},
+        credit_form::{payment_fault, read},
     },
     layout::{ACCOUNT, Section, page},
 };
@@ -54,7 +54,7 @@ fn question(
                 li { "Payment " strong { bdi { (payment.as_str()) } } ", which is added only once." }
                 @if !deposit.note.is_empty() { li { "Note: " bdi { (deposit.note) } } }
                 @if let Some(after) = after { li { "The credit goes from " (usd(account.funds.credit)) " to " (usd(after)) "." } }
-                li { "Credit cannot be removed again here." }
+                li { "A refund can take it back as long as it is not used." }
             }
             (hidden(operator))
             input type="hidden" name="amount" value=(deposit.amount.to_string());
@@ -78,7 +78,8 @@ pub(crate) async fn add(
     };
     let (amount, actor) = (deposit.amount, operator.signed_in.as_operator());
     match app.management.deposit(account.id, deposit, actor).await {
-        Ok(credit) => {
+        Ok(added) => {
+            let credit = added.credit();
             let (operator_name, payment) = (operator.name(), payment.as_str());
             tracing::info!(account = %account.id, usd = %amount, payment, operator = operator_name, "payment added, now or before");
             let line =
@@ -86,7 +87,7 @@ pub(crate) async fn add(
             Ok(notice::done(&operator, &format!("{ACCOUNT}/{}", account.id), &line))
         }
         Err(error) => {
-            let fault = fault(error)?;
+            let fault = payment_fault(error)?;
             refused(&app, &operator, &account, &form, &fault).await
         }
     }

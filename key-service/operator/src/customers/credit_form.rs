@@ -1,9 +1,9 @@
 //! The form that adds credit, and its faults.
 
-use domain::payment::{MAX_PAYMENT_ID_CHARS, PaymentId};
+use domain::{governed::payments::PaymentRefused, ledger::PaidTo, payment::PaymentId};
 use key_service_management::{
     Error,
-    accounts::{AccountRefused, NewDeposit},
+    accounts::{AccountRefused, payments::NewDeposit},
 };
 use key_service_page::{
     entry::{Entered, Fault, line},
@@ -14,12 +14,14 @@ use key_service_page::{
     show::usd,
 };
 use maud::{Markup, html};
-use shared::{ids::AccountId, money::NanoUsd};
+use shared::{
+    ids::AccountId,
+    money::NanoUsd,
+    wire::{MAX_NOTE_CHARS, MAX_PAYMENT_ID_CHARS},
+};
 
 use crate::layout::ACCOUNT;
 
-/// Maximum length of a deposit's note: enough for a line of an invoice.
-const MAX_NOTE_CHARS: usize = 200;
 /// Maximum length of an amount, with sign, commas and decimals.
 const MAX_AMOUNT_CHARS: usize = 30;
 
@@ -61,19 +63,43 @@ pub(crate) fn amount(form: &Fields, least: NanoUsd) -> Result<NanoUsd, Fault> {
 
 pub(crate) fn read(form: &Fields) -> Result<(NewDeposit, PaymentId), Fault> {
     let amount = amount(form, NanoUsd::from_nanos(1))?;
-    let payment = PaymentId::parse(form.get("payment_id").trim()).ok_or_else(|| {
-        Fault::of(
-            "payment_id",
-            format!(
-                "Required: up to {MAX_PAYMENT_ID_CHARS} printable ASCII characters, without consecutive blanks."
-            ),
-        )
-    })?;
+    let payment = payment_id(form, "payment_id")?;
     let note = line(form.get("note").trim(), MAX_NOTE_CHARS).map_err(|says| Fault::of("note", says))?;
-    Ok((NewDeposit { amount, note, payment_id: Some(payment.clone()) }, payment))
+    Ok((NewDeposit { amount, note, payment_id: Some(payment.clone()), to: PaidTo::Account }, payment))
 }
 
-/// Turns a refused account or deposit into a fault at its field.
+/// Reads the id of a payment or a refund.
+pub(crate) fn payment_id(form: &Fields, field: &'static str) -> Result<PaymentId, Fault> {
+    PaymentId::parse(form.get(field).trim()).ok_or_else(|| {
+        let says = format!(
+            "Enter up to {MAX_PAYMENT_ID_CHARS} printable ASCII characters, without consecutive blanks."
+        );
+        Fault::of(field, says)
+    })
+}
+
+/// Turns a refused payment or refund into a fault at its field.
+pub(crate) fn payment_fault(error: Error<PaymentRefused>) -> Result<Fault, Failure> {
+    let refused = match error {
+        Error::Refused(refused) => refused,
+        Error::Store(unavailable) => return Err(unavailable.into()),
+    };
+    let field = match refused {
+        PaymentRefused::NoAccount => return Err(Failure::NotFound),
+        PaymentRefused::Differs(_) => "payment_id",
+        PaymentRefused::PaymentNotFound => "of",
+        PaymentRefused::AccountClosed
+        | PaymentRefused::BadAmount
+        | PaymentRefused::LimitTooHigh
+        | PaymentRefused::GroupNotFound
+        | PaymentRefused::GroupArchived
+        | PaymentRefused::NoLimit
+        | PaymentRefused::CreditTooLow { .. } => "amount",
+    };
+    Ok(Fault::of(field, sentence(&refused.to_string())))
+}
+
+/// Turns a refused account into a fault at its field.
 pub(crate) fn fault(error: Error<AccountRefused>) -> Result<Fault, Failure> {
     match error {
         Error::Refused(AccountRefused::NotFound) => Err(Failure::NotFound),
@@ -82,9 +108,6 @@ pub(crate) fn fault(error: Error<AccountRefused>) -> Result<Fault, Failure> {
         }
         Error::Refused(refused @ AccountRefused::BadAmount) => {
             Ok(Fault::of("amount", sentence(&refused.to_string())))
-        }
-        Error::Refused(refused @ AccountRefused::PaymentDiffers { .. }) => {
-            Ok(Fault::of("payment_id", sentence(&refused.to_string())))
         }
         Error::Store(unavailable) => Err(unavailable.into()),
     }

@@ -110,7 +110,18 @@ pub fn page(viewer: &Viewer, section: Section, title: &str, content: &Markup) ->
         person: name_and_rights(viewer),
         own: html! { a href=(YOU) { "Your sign-in" } },
     };
-    frame.page(viewer, above, title, content)
+    let content = html! { (suspended(viewer)) (content) };
+    frame.page(viewer, above, title, &content)
+}
+
+/// Shows on every page that the account is suspended, and why.
+fn suspended(viewer: &Viewer) -> Markup {
+    let reason = viewer.funds.suspended_reason.as_deref().unwrap_or_default();
+    html! {
+        @if viewer.funds.standing.is_some() {
+            p.problem { "This account is suspended: " bdi { (reason) } " Requests are refused, and nothing can be changed here." }
+        }
+    }
 }
 
 /// Returns the label of the balance. If the credit is short, it says how many days are left.

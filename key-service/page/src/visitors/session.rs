@@ -17,7 +17,10 @@ use crate::{
         person::{ActOf, Person},
     },
 };
-use domain::access::{Effect, Forbidden, Subject, may};
+use domain::{
+    access::{Effect, Forbidden, Subject, may},
+    ledger::AccountStatus,
+};
 use key_service_management::{
     Management,
     accounts::SOON,
@@ -78,6 +81,9 @@ impl Viewer {
         if self.signed_in.is_over {
             return Err(Failure::GroupEnded);
         }
+        if effect == Effect::Write && self.funds.standing.is_some() {
+            return Err(Failure::AccountSuspended);
+        }
         may(self.signed_in.member.role.access(), effect, subject).map_err(|forbidden| match forbidden {
             Forbidden::ReadOnly => Failure::OwnersOnly,
             Forbidden::KeysOfGroupOnly => Failure::KeysOfGroupOnly,
@@ -110,7 +116,8 @@ impl Person for Viewer {
         let Some(token) = browser.session.clone() else { return Ok(None) };
         let Some(signed_in) = Self::session(&app.management, &token).await? else { return Ok(None) };
         let funds = app.management.funds(signed_in.account).await?;
-        Ok(funds.map(|funds| {
+        // The sessions of a closed account have ended.
+        Ok(funds.filter(|funds| funds.status() != AccountStatus::Closed).map(|funds| {
             let days_left = app.management.days_left(signed_in.account, funds.credit);
             Self { signed_in, funds, days_left, browser, range: String::new(), token }
         }))

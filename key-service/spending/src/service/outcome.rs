@@ -138,6 +138,8 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
         }
         Refused::UnknownKey
         | Refused::Revoked
+        | Refused::AccountSuspended
+        | Refused::AccountClosed
         | Refused::KeyDisabled
         | Refused::KeyExpired
         | Refused::GroupArchived
@@ -145,6 +147,10 @@ fn denial(refused: Refused) -> Result<Denial, CallFailure> {
         | Refused::Reserved
         | Refused::BadDeposit
         | Refused::DepositDiffers { .. }
+        | Refused::CreditTooLow { .. }
+        | Refused::UnknownGroup
+        | Refused::NoLimit
+        | Refused::LimitTooHigh
         | Refused::Damaged => none,
     };
     Ok(Denial::new(refusal, detail))

@@ -1,25 +1,30 @@
 //! Accounts. They are found by id or by name.
 //!
 //! The record of a name is written first. It decides which account gets the name. The account's own first record is its
-//! profile. Until the profile exists, the account cannot be found.
+//! profile. Until the profile exists, the account cannot be found. An external id is claimed before the name ([`claims`]).
+
+pub(crate) mod claims;
+mod standing;
 
 use std::future::ready;
 
 use domain::{
     event::{Act, EventKind},
+    governed::registry::RegistryRefused,
     ledger::Account,
+    settings::AccountLabels,
 };
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use key_service_ledger::{
     Change, StoreError, names,
-    stored::{AccountName, AccountProfile, AccountRecord, IdList},
-    view::View,
+    stored::{AccountLabelsRecord, AccountName, AccountProfile, AccountRecord, IdList},
 };
 use records::Space;
 use shared::ids::AccountId;
 
 use crate::{
     data::{AccountSummary, Funds, NewAccount},
+    error::Error,
     store::{
         base::{Store, value},
         books::refused,
@@ -44,28 +49,23 @@ impl Store {
         account: NewAccount,
         act: Option<&Act>,
     ) -> Result<bool, StoreError> {
-        let NewAccount { id, name, created_at } = account;
-        let (space, of_name) = layout::account_name(&name);
-        let mine = AccountName { account: id, created_at };
-        let decide = |view: &mut View| {
-            view.presume_absent(&of_name);
-            if let Some(taken) = view.get::<AccountName>(&of_name)? {
-                return Ok(taken);
-            }
-            view.put(&of_name, mine);
-            Ok(mine)
-        };
-        let owner = self.change(&space, decide).await?;
-        // Another caller may have died after it had written the name but before it could write the account.
-        let owner_id = owner.account;
-        let profile = AccountProfile { name, created_at: owner.created_at, keys: 0, groups: 0 };
-        self.complete_account(owner_id, &profile, act).await?;
-        Ok(owner_id == id)
+        let id = account.id;
+        match self.open_account(account, &AccountLabels::default(), act).await {
+            Ok(_) => Ok(true),
+            // A caller that lost the answer repeats the call.
+            Err(Error::Refused(refused)) => Ok(refused == RegistryRefused::NameTaken(id)),
+            Err(Error::Store(cause)) => Err(cause),
+        }
     }
 
     pub async fn accounts(&self) -> Result<Vec<AccountSummary>, StoreError> {
         let ids: Vec<AccountId> = self.account_names().await?.into_iter().map(|(id, _)| id).collect();
-        let summaries = stream::iter(ids.into_iter().map(|id| self.summary(id))).buffered(READ_AT_ONCE);
+        self.accounts_by_id(ids).await
+    }
+
+    /// Finds the accounts with these ids, in the same order. Unknown and incomplete ones are left out.
+    pub async fn accounts_by_id(&self, ids: Vec<AccountId>) -> Result<Vec<AccountSummary>, StoreError> {
+        let summaries = stream::iter(ids.into_iter().map(|id| self.account_by_id(id))).buffered(READ_AT_ONCE);
         summaries.try_filter_map(|summary| ready(Ok(summary))).try_collect().await
     }
 
@@ -91,13 +91,27 @@ impl Store {
     /// Returns an account's name, money, and numbers of keys and groups; `None` for an unknown account.
     pub async fn funds(&self, account: AccountId) -> Result<Option<Funds>, StoreError> {
         let today = refused::of_today(self.clock.now());
-        let asked = vec![names::account().into(), layout::account_profile().into(), today.into()];
+        let asked = vec![
+            names::account().into(),
+            layout::account_profile().into(),
+            layout::account_labels().into(),
+            today.into(),
+        ];
         let found = self.read().records_of(&layout::space(account), asked).await?;
-        let [Some(money), Some(profile), refused] = &found[..] else { return Ok(None) };
+        let [Some(money), Some(profile), labels, refused] = &found[..] else { return Ok(None) };
         let (AccountRecord { money, .. }, AccountProfile { name, keys, groups, .. }) =
             (value(money)?, value(profile)?);
-        let (credit, held) = (money.credit, money.held);
-        Ok(Some(Funds { name, credit, held, keys, groups, has_refused: refused.is_some() }))
+        let labels = labels.as_ref().map(value::<AccountLabelsRecord>).transpose()?;
+        Ok(Some(Funds {
+            name,
+            credit: money.credit,
+            held: money.held,
+            keys,
+            groups,
+            has_refused: refused.is_some(),
+            standing: money.standing,
+            suspended_reason: labels.and_then(|labels| labels.suspended_reason),
+        }))
     }
 
     /// Reads the record of the account's money, with numbers that only the store needs; `None` for an unknown account.
@@ -108,18 +122,19 @@ impl Store {
         self.read().get(&layout::space(account), names::account()).await
     }
 
-    /// Creates the account for a name, unless it already exists.
+    /// Creates the account for a name, unless it already exists. Returns whether it did.
     pub(crate) async fn complete_account(
         &self,
         id: AccountId,
         profile: &AccountProfile,
+        labels: &AccountLabels,
         act: Option<&Act>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let of_profile = layout::account_profile();
         let decide = |change: &mut Change<'_>| {
             change.presume_absent(&of_profile);
             match change.get::<AccountProfile>(&of_profile)? {
-                Some(made) if made.name == profile.name => return Ok(()),
+                Some(made) if made.name == profile.name => return Ok(false),
                 Some(_) => return Err(StoreError::Conflict(format!("{id} has another name"))),
                 None => {}
             }
@@ -127,11 +142,14 @@ impl Store {
                 change.set_account(Account::default());
             }
             change.put(&of_profile, profile.clone());
+            if *labels != AccountLabels::default() {
+                change.put(&layout::account_labels(), claims::write_labels(labels));
+            }
             if let Some(act) = act {
                 let made = EventKind::AccountCreated { name: profile.name.clone() };
                 change.event(act.event(0, None, None, made));
             }
-            Ok(())
+            Ok(true)
         };
         self.lanes.change(id, decide).await
     }
@@ -147,22 +165,18 @@ impl Store {
         named.collect()
     }
 
-    async fn summary(&self, id: AccountId) -> Result<Option<AccountSummary>, StoreError> {
-        let found = self.money_and_profile(id).await?;
-        Ok(found.map(|(AccountRecord { money, .. }, AccountProfile { name, created_at, keys, .. })| {
-            AccountSummary { id, name, credit: money.credit, held: money.held, keys, created_at }
-        }))
-    }
-
-    /// Reads an account's money and profile at the same moment; `None` for an unknown or incomplete account.
-    async fn money_and_profile(
-        &self,
-        account: AccountId,
-    ) -> Result<Option<(AccountRecord, AccountProfile)>, StoreError> {
-        let asked = vec![names::account().into(), layout::account_profile().into()];
-        let found = self.read().records_of(&layout::space(account), asked).await?;
-        let [Some(money), Some(profile)] = &found[..] else { return Ok(None) };
-        Ok(Some((value(money)?, value(profile)?)))
+    /// Finds an account as of one moment; `None` for an unknown or incomplete account.
+    pub async fn account_by_id(&self, id: AccountId) -> Result<Option<AccountSummary>, StoreError> {
+        let asked =
+            vec![names::account().into(), layout::account_profile().into(), layout::account_labels().into()];
+        let found = self.read().records_of(&layout::space(id), asked).await?;
+        let [Some(money), Some(profile), labels] = &found[..] else { return Ok(None) };
+        let (AccountRecord { money, .. }, AccountProfile { name, created_at, keys, groups }) =
+            (value(money)?, value(profile)?);
+        let labels = labels.as_ref().map(value::<AccountLabelsRecord>).transpose()?;
+        let labels = claims::read_labels(labels.unwrap_or_default());
+        let Account { credit, held, standing, .. } = money;
+        Ok(Some(AccountSummary { id, name, credit, held, keys, groups, labels, standing, created_at }))
     }
 }
 
@@ -182,7 +196,7 @@ mod tests {
 
     use super::*;
     use crate::store::base::StoreRetention;
-    use key_service_ledger::{EVENTS_KEPT, EventBounds};
+    use key_service_ledger::{EVENTS_KEPT, EventBounds, view::View};
     use records::maps::Maps;
 
     #[tokio::test]
@@ -191,7 +205,7 @@ mod tests {
         let store = Store::new(Arc::new(Maps::default()), Arc::new(System), kept);
         let new = |n| NewAccount { id: account(n), name: "Acme".into(), created_at: START };
         let (space, name) = layout::account_name("Acme");
-        let left = AccountName { account: account(1), created_at: START };
+        let left = AccountName { account: account(1), created_at: START, has_external_id: false };
         let put = |view: &mut View| {
             view.put(&name, left);
             Ok(())

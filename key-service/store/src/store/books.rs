@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 
 use domain::{
     ledger::Record as LedgerRecord,
+    payment::PaymentId,
     search::EntrySearch,
     usage::{Day, GroupDay},
 };
@@ -23,7 +24,7 @@ use records::{Answer, Order, Question, Space};
 use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId};
 
 use crate::{
-    data::{Deposit, Found, JournalEntry, JournalPage, UsageLine},
+    data::{Deposit, Found, JournalEntry, JournalPage, Order as ListOrder, UsageLine},
     store::base::{Store, no_answer},
 };
 
@@ -126,7 +127,56 @@ impl Store {
         search::entry_of(self, account, generation).await
     }
 
-    /// Lists at most `limit` of the account's latest deposits, newest first.
+    /// Finds a payment or a refund.
+    pub async fn payment(&self, account: AccountId, id: &PaymentId) -> Result<Option<Deposit>, StoreError> {
+        self.deposit(account, id.deposit(account)).await
+    }
+
+    /// Finds a deposit, payment or refund.
+    pub async fn deposit(&self, account: AccountId, id: DepositId) -> Result<Option<Deposit>, StoreError> {
+        match self.read().get::<LedgerRecord>(&names::space(account), names::deposit(id)).await? {
+            Some(LedgerRecord::Deposited(deposited)) => Ok(Some(Deposit { id, deposited })),
+            None => Ok(None),
+            Some(LedgerRecord::None | LedgerRecord::Open(_) | LedgerRecord::Closed(_)) => {
+                Err(StoreError::Damaged(format!("deposit {id}")))
+            }
+        }
+    }
+
+    /// Lists at most `limit` of the account's payments and refunds by time. They begin after `after`, which is one of
+    /// them.
+    pub async fn payments(
+        &self,
+        account: AccountId,
+        after: Option<&Deposit>,
+        order: ListOrder,
+        limit: usize,
+    ) -> Result<Vec<Deposit>, StoreError> {
+        let (space, mut payments) = (names::space(account), Vec::new());
+        let mut last = after.map(|deposit| names::deposited(deposit.at(), deposit.id));
+        while payments.len() < limit {
+            let (range, order) = match (order, last.take()) {
+                (ListOrder::Ascending, last) => {
+                    let from = last.map(|last| [&last[..], &[0]].concat());
+                    ((from.unwrap_or_default(), None), Order::Ascending)
+                }
+                (ListOrder::Descending, last) => ((Vec::new(), last), Order::Descending),
+            };
+            let asked = AT_ONCE.min(limit - payments.len());
+            let entries = self.read().entries(&space, names::DEPOSITED, range, order, asked).await?;
+            let ids: Vec<_> = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<_, _>>()?;
+            let found = self.deposits_of(&space, &ids).await?.into_iter();
+            payments.extend(found.filter(|deposit| deposit.deposited.payment.is_some()));
+            last = entries.last().cloned();
+            if entries.len() < asked {
+                break;
+            }
+        }
+        Ok(payments)
+    }
+
+    /// Lists at most `limit` of the latest changes of the account's credit by deposits, payments and refunds, newest
+    /// first.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let (space, mut deposits, mut end) = (names::space(account), Vec::new(), None);
         while deposits.len() < limit {
@@ -135,7 +185,8 @@ impl Store {
             let entries =
                 self.read().entries(&space, names::DEPOSITED, range, Order::Descending, asked).await?;
             let ids: Vec<_> = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<_, _>>()?;
-            deposits.extend(self.deposits_of(&space, &ids).await?);
+            let found = self.deposits_of(&space, &ids).await?.into_iter();
+            deposits.extend(found.filter(|deposit| deposit.deposited.terms().to.changes_credit()));
             end = entries.last().cloned();
             if entries.len() < asked {
                 break;

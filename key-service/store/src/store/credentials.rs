@@ -4,6 +4,7 @@
 //! is written before the key. A credential without a key is refused like an unknown credential.
 
 mod management_keys;
+mod operator_keys;
 
 use domain::digest::Digest;
 use key_service_ledger::{StoreError, names::RecordName, stored::PepperRecord};

@@ -1,6 +1,6 @@
 //! Idempotency keys. For each key, the result of its request is kept until the key expires.
 
-use domain::governed::{Made, Refused};
+use domain::governed::{IdempotencyKeyReused, Made};
 use key_service_ledger::{Change, StoreError, names::RecordName, stored::IdempotencyKey};
 use records::Order;
 use shared::{ids::AccountId, time::Timestamp};
@@ -28,12 +28,12 @@ impl Store {
     /// Creates what the request asks for, but only once for each idempotency key. If an earlier request has created it,
     /// returns what `find` finds for the id that is stored with the key. Both callbacks must begin with all their
     /// reads, so that one round trip reads the records.
-    pub(crate) async fn make_once<T>(
+    pub(crate) async fn make_once<T, R: From<IdempotencyKeyReused>>(
         &self,
         OnceRequest { account, makes, idempotency }: OnceRequest,
-        mut find: impl FnMut(&mut Change<'_>, [u8; 16]) -> Result<T, Error<Refused>> + Send,
-        mut create: impl FnMut(&mut Change<'_>) -> Result<Made<T>, Error<Refused>> + Send,
-    ) -> Result<Made<T>, Error<Refused>> {
+        mut find: impl FnMut(&mut Change<'_>, [u8; 16]) -> Result<T, Error<R>> + Send,
+        mut create: impl FnMut(&mut Change<'_>) -> Result<Made<T>, Error<R>> + Send,
+    ) -> Result<Made<T>, Error<R>> {
         let Some(attempt) = idempotency else { return self.lanes.change(account, create).await };
         let ended = self.ended_attempts(account, attempt.now).await?;
         let name = layout::name(layout::IDEMPOTENCY, *attempt.key.as_bytes());
@@ -42,7 +42,7 @@ impl Store {
             let earlier = change.get::<IdempotencyKey>(&name)?;
             match earlier.filter(|earlier| earlier.expires_at > attempt.now) {
                 Some(earlier) if earlier.request != attempt.request => {
-                    Err(Refused::IdempotencyKeyReused.into())
+                    Err(Error::Refused(IdempotencyKeyReused.into()))
                 }
                 // The same call was repeated because its answer was lost.
                 Some(earlier) if earlier.made == makes => find(change, makes).map(Made::New),

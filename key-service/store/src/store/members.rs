@@ -8,6 +8,7 @@ mod sign_in;
 
 use domain::{
     event::{Act, EventKind},
+    governed::Made,
     member::{Member, MemberChange, MemberRefused},
     second_factor::SecondFactor,
 };
@@ -19,10 +20,12 @@ use key_service_ledger::{
 use shared::ids::{AccountId, MemberId};
 
 use crate::{
+    data::Idempotency,
     error::Error,
     store::{
         accounts::insert_id,
-        base::Store,
+        base::{Store, damaged},
+        idempotency::OnceRequest,
         layout,
         members::member_records::{member_name, name_name, read_member, write_member},
     },
@@ -37,7 +40,29 @@ impl Store {
         most: u64,
         act: &Act,
     ) -> Result<(), Error<MemberRefused>> {
-        self.lanes.change(account, |change| add_member(change, account, &member, most, act)).await
+        self.create_member_once(account, member, most, (None, act)).await.map(drop)
+    }
+
+    /// Creates a member once for each idempotency key.
+    pub async fn create_member_once(
+        &self,
+        account: AccountId,
+        member: Member,
+        most: u64,
+        (idempotency, act): (Option<Idempotency>, &Act),
+    ) -> Result<Made<Member>, Error<MemberRefused>> {
+        let request = OnceRequest { account, makes: *member.id.as_bytes(), idempotency };
+        let find = |change: &mut Change<'_>, id: [u8; 16]| {
+            let id = MemberId::from_slice(&id).ok_or_else(|| damaged("an id"))?;
+            // A member may have been removed since.
+            let found = change.get(&member_name(id))?.ok_or(MemberRefused::NotFound)?;
+            Ok(read_member(id, found))
+        };
+        let create = |change: &mut Change<'_>| {
+            add_member(change, account, &member, most, act)?;
+            Ok(Made::New(member.clone()))
+        };
+        self.make_once(request, find, create).await
     }
 
     /// Lists the account's members, oldest first.

@@ -1,6 +1,7 @@
 //! Cases about accounts, keys, groups, members, webhooks and events.
 
 pub(crate) mod accounts;
+pub(crate) mod claims;
 pub(crate) mod events;
 pub(crate) mod groups;
 pub(crate) mod keys;
@@ -8,5 +9,6 @@ pub(crate) mod listing;
 pub(crate) mod members;
 pub(crate) mod moving;
 pub(crate) mod rotation;
+pub(crate) mod standing;
 pub(crate) mod steps;
 pub(crate) mod webhooks;

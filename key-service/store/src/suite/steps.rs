@@ -21,8 +21,8 @@ use domain::{
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
     ledger::{
-        self, Command, NewHold, Outcome, Progress, Refused,
-        histories::{START, deposit, new_hold},
+        self, Command, NewHold, Outcome, PaidTo, Progress, Refused,
+        histories::{START, credit_after, deposit, new_hold},
     },
 };
 
@@ -63,10 +63,11 @@ pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
         amount: nanos(credit),
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     };
-    let outcome = Ok(Outcome::Deposited(nanos(credit)));
-    assert_eq!(store.execute(account, vec![command], START).await.unwrap(), [outcome]);
+    let outcomes = store.execute(account, vec![command], START).await.unwrap();
+    assert_eq!(outcomes.iter().map(credit_after).collect::<Vec<_>>(), [Some(nanos(credit))]);
     account
 }
 

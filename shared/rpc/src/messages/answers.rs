@@ -55,6 +55,7 @@ fn authenticated(result: Result<&Identity, &Denial>) -> v1::AuthenticateResponse
             let (account_id, key_id) = match principal {
                 Principal::ApiKey(account, key) => (account.to_string(), key.to_string()),
                 Principal::ManagementKey(account, key) => (account.to_string(), key.to_string()),
+                Principal::OperatorKey(account, key) => (account.to_string(), key.to_string()),
             };
             let models = models.clone().map(|ids| v1::ModelList { ids });
             (Wire::Principal(v1::Principal { account_id, key_id, models }), None)
@@ -154,6 +155,7 @@ fn read_authenticated(r: v1::AuthenticateResponse) -> Result<Answer, CallFailure
             let api = key_id.parse().map(|key| Principal::ApiKey(account, key));
             let principal = api
                 .or_else(|_| key_id.parse().map(|key| Principal::ManagementKey(account, key)))
+                .or_else(|_| key_id.parse().map(|key| Principal::OperatorKey(account, key)))
                 .map_err(|_| unfit())?;
             Ok(Identity { principal, models: models.map(|models| models.ids) })
         }

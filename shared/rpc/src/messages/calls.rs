@@ -23,6 +23,7 @@ impl Call {
                 let required_class = match required {
                     Class::Api => v1::CredentialClass::Api,
                     Class::Management => v1::CredentialClass::Management,
+                    Class::Operator => v1::CredentialClass::Operator,
                 };
                 let (credential, required_class) = (credential.clone(), required_class.into());
                 call::Request::Authenticate(v1::AuthenticateRequest { credential, required_class })
@@ -79,6 +80,7 @@ impl Call {
                 let required = match r.required_class() {
                     v1::CredentialClass::Api => Class::Api,
                     v1::CredentialClass::Management => Class::Management,
+                    v1::CredentialClass::Operator => Class::Operator,
                     v1::CredentialClass::Unspecified => return Err(missing("required_class")),
                 };
                 Self::Authenticate { credential: r.credential, required }

@@ -384,6 +384,17 @@ pub(crate) async fn assert_described(stack: &Stack, exchanges: &[Exchange]) {
     succeeds("python/described.py", command, ALL_FACTS).await;
 }
 
+/// Asserts that another description, such as the operator API's, allows these exchanges.
+pub(crate) async fn assert_described_by(description: &Value, exchanges: &[Exchange]) {
+    let written: Vec<Value> = exchanges.iter().map(Exchange::to_json).collect();
+    let [file, of_description] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    serde_json::to_writer(&file, &written).unwrap();
+    serde_json::to_writer(&of_description, description).unwrap();
+    let mut command = client("python/described.py");
+    command.arg(file.path()).env("BASE_URL", "").env("DESCRIPTION", of_description.path());
+    succeeds("python/described.py", command, ALL_FACTS).await;
+}
+
 /// Returns a command that runs a script in `tests/clients`.
 pub(crate) fn client(script: &str) -> Command {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -11,7 +11,7 @@ use shared_catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are checked.
-const DOCUMENTS: [&str; 36] = [
+const DOCUMENTS: [&str; 37] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -30,6 +30,7 @@ const DOCUMENTS: [&str; 36] = [
     "docs/measurements.md",
     "docs/moving.md",
     "docs/observe.md",
+    "docs/operator-api.md",
     "docs/overshoot.md",
     "docs/proof.md",
     "docs/releasing.md",

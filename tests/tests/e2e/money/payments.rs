@@ -46,7 +46,7 @@ async fn a_payment_is_added_once(stack: &Stack) {
     assert!(first.starts_with("added payment pay_1 of 50 USD to default; "), "{first}");
     let (status, printed, error) = stack.operator().try_cli(&payment("pay_1", "51"));
     assert!(!status.success() && printed.is_empty(), "{printed}");
-    assert!(error.contains("--payment-id: this payment was added before with 50 USD"), "{error}");
+    assert!(error.contains("--payment-id: this id was used before for a payment of 50 USD"), "{error}");
 
     // The payment is sent by twenty programs at once.
     let programs = (0..PROGRAMS).map(|_| {

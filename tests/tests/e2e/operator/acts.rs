@@ -15,10 +15,15 @@ type Form = (String, Vec<(&'static str, &'static str)>);
 /// Returns a form for every action of an operator, except signing out.
 fn acts(account: &str) -> Vec<Form> {
     let credit = vec![("amount", "5"), ("payment_id", "in-1"), ("note", "May")];
+    let refund = vec![("amount", "1"), ("payment_id", "re-1"), ("of", "in-1")];
     vec![
         ("/operator/accounts/new".into(), vec![("name", "made"), ("amount", "3")]),
         (format!("/operator/accounts/{account}/credit"), credit.clone()),
         (format!("/operator/accounts/{account}/credit/add"), credit),
+        (format!("/operator/accounts/{account}/refund"), refund.clone()),
+        (format!("/operator/accounts/{account}/refund/take"), refund),
+        (format!("/operator/accounts/{account}/suspend"), vec![("reason", "unpaid")]),
+        (format!("/operator/accounts/{account}/restore"), Vec::new()),
     ]
 }
 
@@ -163,6 +168,33 @@ async fn credit_is_asked_for_twice_and_a_payment_is_added_once_with_the_operator
     let listed = accounts(&stack);
     let listed = listed.iter().find(|listed| listed["name"] == CUSTOMER).unwrap();
     assert_eq!(listed["credit"].to_string(), "1005.5");
+}
+
+#[apply(fact)]
+async fn a_refund_is_asked_for_twice_and_takes_once_what_is_there() {
+    let stack = Stack::start().await;
+    stack.cli(&["accounts", "create", "--name", CUSTOMER, "--credit", "5"]);
+    let path = format!("/operator/accounts/{}", id_of(&stack, CUSTOMER));
+    let mut ann = operator(&stack, "ann").await;
+    let form = ann.get(&format!("{path}/refund")).await;
+    assert!(form.status == 200 && form.text().contains("$5.00"), "{form}");
+    let mut refund = vec![("amount", "8"), ("payment_id", "re-7"), ("note", "chargeback")];
+    let asked = ann.post(&format!("{path}/refund"), &refund).await;
+    assert!(asked.status == 200 && asked.text().contains("would be refused"), "{asked}");
+    let refused = ann.post(&format!("{path}/refund/take"), &refund).await;
+    assert!(refused.text().contains("Only 5 USD can be refunded"), "{refused}");
+    refund.push(("partial", "yes"));
+    for _ in 0..2 {
+        assert_eq!(ann.post(&format!("{path}/refund/take"), &refund).await.status, 303);
+        let page = ann.get(&path).await;
+        assert!(page.text().contains("Refund re-7 took $5.00. Balance after it: $0.00."), "{page}");
+    }
+    refund.push(("of", "in-9"));
+    refund[1] = ("payment_id", "re-8");
+    let unknown = ann.post(&format!("{path}/refund/take"), &refund).await;
+    assert!(unknown.text().contains("There is no payment with this id"), "{unknown}");
+    let events = stack.cli(&["events", "export", "--account", CUSTOMER]);
+    assert_eq!(events.matches("credit.refunded").count(), 1, "{events}");
 }
 
 #[apply(fact)]

@@ -19,7 +19,7 @@ use domain::{
     event::Actor,
     group::{Group, NewGroup},
     key::{ApiKey, NewKey},
-    ledger::{Command, NewHold, Progress, histories::new_hold},
+    ledger::{Command, NewHold, PaidTo, Progress, histories::new_hold},
     refused::RefusedCall,
     webhook::{Webhook, WebhookPatch, WebhookUrl},
 };
@@ -137,6 +137,7 @@ async fn bill(store: &Store, account: AccountId, end: Timestamp) {
         amount: NanoUsd::from_usd(100_000),
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     };
     store.execute(account, vec![deposit], end).await.unwrap();

@@ -58,8 +58,12 @@ pub enum Figure {
     Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,
-    /// The account's credit: deposits minus the `used` of all keys.
+    /// The account's credit: deposits minus refunds and the `used` of all keys.
     Credit,
+    /// What was paid into a group's wallet: the sum of the changes by its payments and refunds.
+    Paid(GroupId),
+    /// The limit of a wallet: its opening amount plus what was paid.
+    WalletLimit(GroupId),
     /// Requests in flight of a key or group with bounds: the number of its open holds that count as such.
     InFlight(BudgetOwner),
     /// Number of entries from the journal's first entry to the account's last entry.
@@ -269,6 +273,8 @@ impl Figure {
                 Per::Month => "used_in_month",
             },
             Self::Credit => "credit",
+            Self::Paid(_) => "paid",
+            Self::WalletLimit(_) => "limit",
             Self::InFlight(_) => "in_flight",
             Self::Entries => "entries",
             Self::Bill(_) => "charged",
@@ -309,6 +315,8 @@ impl Figure {
             Self::Sum(SumOwner::Group(group), _)
             | Self::LastOfDay(SumOwner::Group(group), _)
             | Self::Part(DayPart::GroupModel(group, ..) | DayPart::GroupHour(group, ..), ..)
+            | Self::Paid(group)
+            | Self::WalletLimit(group)
             | Self::KeysOfGroup(group)
             | Self::ChildGroups(group) => Some(BudgetOwner::Group(*group)),
             Self::Sum(SumOwner::Model(_) | SumOwner::Users(_), _)

@@ -48,6 +48,7 @@ const SOUND: Account = Account {
     tick: 4,
     last_deposit: None,
     billed_at: None,
+    standing: None,
 };
 
 fn wrong(figure: Figure, recorded: i64, proven: i64) -> Wrong {

@@ -15,7 +15,7 @@ use crate::{
     key::{ApiKey, KeyPatch, NewCredential},
     ledger::{
         Account, Budget, CallEvents, Command, EntriesBefore, Entry, Group, Holder, Key, Outcome, Payer,
-        Record, RecordId, Refused, State, Told, apply, entry, passed_by_bounds,
+        Record, RecordId, Refused, StandingAct, State, Told, apply, entry, passed_by_bounds,
     },
 };
 
@@ -126,7 +126,7 @@ impl World {
         let record = record_id.and_then(|id| self.records.get(&id)).cloned().unwrap_or_default();
         let before = record.clone();
         let group = |id| Ok::<_, Refused>(self.groups.get(&(account, id)).cloned());
-        let state = State::load(money, key, record, group)?;
+        let state = State::load(money, key, record, command.wallet(), group)?;
         let state_before = state.clone();
         let applied = apply(state, command, now);
         let (after, outcome) =
@@ -206,6 +206,7 @@ impl World {
             }
         }
         if let Some(group) = self.groups.get_mut(&(account, id)).filter(|group| group.archived_at.is_none())
+            && group.paid_limit(&patch.bounds).is_none()
             && patch.bounds.judge_raises(&group.budget, now).is_ok()
         {
             let before = group.budget.clone();
@@ -226,6 +227,13 @@ impl World {
     pub fn archive(&mut self, account: AccountId, id: GroupId, now: Timestamp) {
         if let Some(group) = self.groups.get_mut(&(account, id)) {
             group.archived_at.get_or_insert(now.to_whole_seconds());
+        }
+    }
+
+    /// Suspends, restores or closes an account, unless that is refused.
+    pub fn stand(&mut self, account: AccountId, act: &StandingAct, now: Timestamp) {
+        if let Some(money) = self.accounts.get_mut(&account) {
+            *money = money.after(act, now.to_whole_seconds()).unwrap_or(*money);
         }
     }
 
@@ -260,7 +268,17 @@ impl World {
         (NanoUsd::from_nanos(held), NanoUsd::from_nanos(charged))
     }
 
-    /// Returns the sum of an account's deposits.
+    /// Returns the sum of what payments and refunds changed in a group's wallet.
+    pub fn paid(&self, account: AccountId, group: GroupId) -> NanoUsd {
+        let changes = self.records.iter().filter_map(|((of, _), record)| match record {
+            Record::Deposited(deposited) if *of == account => deposited.wallet,
+            Record::None | Record::Open(_) | Record::Closed(_) | Record::Deposited(_) => None,
+        });
+        let of_group = changes.filter(|change| change.group == group);
+        NanoUsd::from_nanos(of_group.map(|change| change.change.nanos()).sum())
+    }
+
+    /// Returns the sum of an account's deposits, less its refunds.
     pub fn deposited(&self, account: AccountId) -> NanoUsd {
         let deposits = self.records.iter().map(|((of, _), record)| match record {
             Record::Deposited(deposited) if *of == account => deposited.amount.nanos(),

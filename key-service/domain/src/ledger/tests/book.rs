@@ -17,6 +17,7 @@ impl Book {
             amount: nanos(credit),
             note: String::new(),
             payment_id: None,
+            to: PaidTo::Account,
             actor: Actor::System,
         })
         .unwrap();
@@ -34,6 +35,13 @@ impl Book {
 
     pub(super) fn group_mut(&mut self, n: u8) -> &mut Group {
         self.world.groups.get_mut(&(account(MINE), group(n))).unwrap()
+    }
+
+    /// Suspends, restores or closes the account.
+    pub(super) fn stand(&mut self, act: &StandingAct) -> Result<(), StandingRefused> {
+        let money = self.world.accounts.get_mut(&account(MINE)).unwrap();
+        *money = money.after(act, self.now)?;
+        Ok(())
     }
 
     /// Moves the key to a group.

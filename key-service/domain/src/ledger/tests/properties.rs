@@ -36,6 +36,7 @@ proptest! {
                     world.update_group(account, group, &patch, now);
                 }
                 Step::Archive(account, group) => world.archive(account, group, now),
+                Step::Stand(account, act) => world.stand(account, &act, now),
                 Step::Execute(account, commands) => for command in commands {
                     let before = world.clone();
                     let outcome = world.apply(account, &command, now);
@@ -184,8 +185,11 @@ fn nothing_overspent(before: &World, after: &World, now: Timestamp) -> Result<()
             prop_assert!(spoken_for(window, budget.held) <= most, "{:?} {:?}", who, window);
         }
     }
-    for account in after.accounts.values() {
+    for (id, account) in &after.accounts {
         prop_assert!(account.held <= account.credit && account.credit <= NanoUsd::MAX);
+        let earlier = before.accounts[id];
+        let holds_more = account.held > earlier.held;
+        prop_assert!(earlier.standing.is_none() || !holds_more, "a suspended account holds more");
     }
     Ok(())
 }
@@ -253,8 +257,8 @@ fn requests_in_flight_are_open_holds(world: &World) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// Checks that `held` is the sum of the holds, `used` the sum of the charges, and credit what remains of the deposits,
-/// and that the journal's running balances end at `used`.
+/// Checks that `held` is the sum of the holds, `used` the sum of the charges, credit what remains of the deposits, the
+/// limit of a wallet what was paid into it, and that the journal's running balances end at `used`.
 fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
     let mut balances: HashMap<(AccountId, KeyId), NanoUsd> = HashMap::new();
     for (account, trail) in &world.trails {
@@ -274,6 +278,13 @@ fn every_sum_adds_up(world: &World) -> Result<(), TestCaseError> {
         if let Who::Key(account, _) = who {
             let total = totals.entry(account).or_default();
             *total = (plus(total.0, booked.0), plus(total.1, booked.1));
+        }
+    }
+    for ((account, id), group) in &world.groups {
+        let paid = world.paid(*account, *id);
+        prop_assert_eq!(group.wallet.map_or(NanoUsd::ZERO, |wallet| wallet.paid), paid);
+        if let Some(wallet) = group.wallet {
+            prop_assert_eq!(group.budget.limit, Some(plus(wallet.opening, wallet.paid)));
         }
     }
     for (id, account) in &world.accounts {
@@ -308,6 +319,7 @@ fn again_is_the_same(
     prop_assert_eq!(&again, world);
     let expected = match outcome {
         Ok(Outcome::Expired(_)) => Ok(Outcome::Gone),
+        Ok(Outcome::Deposited { deposited, .. }) => Ok(Outcome::Deposited { deposited, is_new: false }),
         other => other,
     };
     prop_assert_eq!(heard, expected);

@@ -71,6 +71,7 @@ fn the_credit_is_told_by_parts_of_the_last_deposit_s_balance() {
         amount: nanos(1_000),
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     })
     .unwrap();

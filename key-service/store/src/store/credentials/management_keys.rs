@@ -6,6 +6,7 @@
 use domain::{
     access::is_noted,
     event::{Act, EventKind},
+    governed::Made,
 };
 use key_service_ledger::{
     Change, StoreError,
@@ -20,26 +21,46 @@ use shared::{
 };
 
 use crate::{
-    data::{Credential, ManagementKey, NewManagementKey},
-    store::{accounts::insert_id, base::Store, layout},
+    data::{Credential, Idempotency, ManagementKey, ManagementKeyNotMade, NewManagementKey},
+    error::Error,
+    store::{
+        accounts::insert_id,
+        base::{Store, damaged},
+        idempotency::OnceRequest,
+        layout,
+    },
 };
 
 impl Store {
     /// Creates a management key in an existing account. To repeat this changes nothing. Returns `false` if the account
     /// has reached its maximum number of management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
+        match self.create_management_key_once(key, None, act).await {
+            Ok(_) => Ok(true),
+            Err(Error::Refused(ManagementKeyNotMade::TooMany | ManagementKeyNotMade::Reused)) => Ok(false),
+            Err(Error::Store(cause)) => Err(cause),
+        }
+    }
+
+    /// Creates a management key once for each idempotency key.
+    pub async fn create_management_key_once(
+        &self,
+        key: NewManagementKey,
+        idempotency: Option<Idempotency>,
+        act: &Act,
+    ) -> Result<Made<ManagementKeyId>, Error<ManagementKeyNotMade>> {
         let (account, id) = (key.account, key.key.id);
         // If the call is refused here already, no record of an owner is left behind.
         if self.account_money(account).await?.is_none() {
-            return Err(StoreError::no_account(account));
+            return Err(StoreError::no_account(account).into());
         }
         let list = self
             .read()
             .get::<IdList<ManagementKeyId>>(&layout::space(account), list_name())
             .await?
             .unwrap_or_default();
-        if !has_room(&list, id, key.most) {
-            return Ok(false);
+        if idempotency.is_none() && !has_room(&list, id, key.most) {
+            return Err(Error::Refused(ManagementKeyNotMade::TooMany));
         }
         let (space, of_owner) = owner_record(id);
         let owner = ManagementKeyOwner { account };
@@ -51,13 +72,20 @@ impl Store {
             Ok(())
         };
         self.change(&space, own).await?;
-        let is_there =
-            self.lanes.change::<_, StoreError>(account, |change| add_key(change, &key, act)).await?;
-        if is_there {
+        let request = OnceRequest { account, makes: *id.as_bytes(), idempotency };
+        let find = |_: &mut Change<'_>, id: [u8; 16]| {
+            Ok(ManagementKeyId::from_slice(&id).ok_or_else(|| damaged("an id"))?)
+        };
+        let create = |change: &mut Change<'_>| {
+            let is_there = add_key(change, &key, act)?;
+            if is_there { Ok(Made::New(id)) } else { Err(Error::Refused(ManagementKeyNotMade::TooMany)) }
+        };
+        let made = self.make_once(request, find, create).await?;
+        if let Made::New(_) = made {
             let owner = Principal::ManagementKey(account, id);
             self.put_credential(&key.digest, Credential::first(owner)).await?;
         }
-        Ok(is_there)
+        Ok(made)
     }
 
     /// Lists the account's management keys, oldest first.

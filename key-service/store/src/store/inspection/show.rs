@@ -10,17 +10,20 @@ use key_service_ledger::{
     StoreError,
     names::{self, RecordName},
     stored::{
-        AccountProfile, AccountRecord, Balance, DeliveryAttempts, EventsKept, ExpiringValue, ExternalId,
-        GroupProfile, HolderRecord, House, IdList, KeyProfile, LatestLink, ManagementKeyOwner,
-        ManagementKeyRecord, MemberName, MemberRecord, PayersOfKey, PendingDeliveries, RefusedCalls,
-        RefusedDay, RefusedDays, Restores, Told, Turn, WebhookRecord,
+        AccountClaim, AccountLabelsRecord, AccountProfile, AccountRecord, Balance, DeliveryAttempts,
+        EventsKept, ExpiringValue, ExternalId, GroupProfile, HolderRecord, House, IdList, KeyProfile,
+        LatestLink, ManagementKeyOwner, ManagementKeyRecord, MemberName, MemberRecord, OperatorKeyRecord,
+        PayersOfKey, PendingDeliveries, RefusedCalls, RefusedDay, RefusedDays, Restores, Told, Turn,
+        WebhookRecord,
     },
 };
 use minicbor::Decode;
 use records::{Answer, Name, NameBytes, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use shared::ids::{AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId};
+use shared::ids::{
+    AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId,
+};
 
 use crate::store::{
     base::{Store, no_answer, value},
@@ -114,6 +117,7 @@ impl Store {
                     names::events().into(),
                     names::turn().into(),
                     layout::account_profile().into(),
+                    layout::account_labels().into(),
                 ];
                 own.extend([*b"h", *b"r", *b"c", *b"n"].map(|of| named(layout::HOUSE, of)));
                 own.extend(lists.map(|table| named(table, *b"l")));
@@ -254,6 +258,7 @@ fn kind(table: u8, key: &[u8]) -> (&'static str, ReadValue) {
         (names::EXPIRED, _) => ("expired", json_of::<LedgerRecord>),
         (names::DEPOSITS, _) => ("deposits", json_of::<LedgerRecord>),
         (layout::PROFILES, Some(b'a')) => ("profiles", json_of::<AccountProfile>),
+        (layout::PROFILES, Some(b'o')) => ("profiles", json_of::<AccountLabelsRecord>),
         (layout::PROFILES, Some(b'k')) => ("profiles", json_of::<KeyProfile>),
         (layout::PROFILES, Some(b'g')) => ("profiles", json_of::<GroupProfile>),
         (layout::EXTERNAL_IDS, _) => ("external_ids", json_of::<ExternalId>),
@@ -261,6 +266,9 @@ fn kind(table: u8, key: &[u8]) -> (&'static str, ReadValue) {
         (layout::MEMBERS, Some(b'l')) => ("members", json_of::<IdList<MemberId>>),
         (layout::WEBHOOKS, Some(b'l')) => ("webhooks", json_of::<IdList<WebhookId>>),
         (layout::MANAGEMENT_KEYS, Some(b'k')) => ("management keys", json_of::<ManagementKeyRecord>),
+        (layout::OPERATOR_KEYS, Some(b'l')) => ("operator keys", json_of::<IdList<OperatorKeyId>>),
+        (layout::OPERATOR_KEYS, Some(b'k')) => ("operator keys", json_of::<OperatorKeyRecord>),
+        (layout::ACCOUNT_EXTERNAL_IDS, _) => ("account external ids", json_of::<AccountClaim>),
         (layout::MANAGEMENT_KEY_OWNERS, _) => ("management key owners", json_of::<ManagementKeyOwner>),
         (names::SUMS, _) => ("sums", json_of::<Balance<DayTotal<Counts>>>),
         (names::SPEND, _) => ("spend", json_of::<Balance<DayTotal<Margin>>>),

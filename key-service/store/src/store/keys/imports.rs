@@ -97,7 +97,8 @@ impl Store {
         let owners: Vec<_> = self.owners(digests).await?;
         let own = |owner: &Option<Principal>| match owner {
             Some(Principal::ApiKey(of, key)) if *of == account => Some(*key),
-            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => None,
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..) | Principal::OperatorKey(..))
+            | None => None,
         };
         let made = self.made(account, owners.iter().filter_map(own).collect()).await?;
         let owner = |owner: &Option<Principal>| match (owner, own(owner)) {
@@ -163,9 +164,8 @@ impl Store {
             Some(Principal::ApiKey(of, id)) if of == account => Ok(id),
             // The digest was free when the import was planned. If the import is tried again, it will find the other
             // key.
-            Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => {
-                Err(StoreError::Busy("another account is importing the same key"))
-            }
+            Some(Principal::ApiKey(..) | Principal::ManagementKey(..) | Principal::OperatorKey(..))
+            | None => Err(StoreError::Busy("another account is importing the same key")),
         };
         self.owners(digests).await?.into_iter().map(own).collect()
     }

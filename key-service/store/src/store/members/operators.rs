@@ -1,6 +1,7 @@
 //! The operators of an installation. They are members of a special account. This account has no name in the index and
 //! no money, and no command and no customer can reach it.
 
+use domain::settings::AccountLabels;
 use key_service_ledger::{StoreError, stored::AccountProfile};
 use shared::{ids::AccountId, time::Timestamp};
 
@@ -19,6 +20,6 @@ impl Store {
     /// Creates the operators' account, unless it exists.
     pub async fn open_operators(&self, now: Timestamp) -> Result<(), StoreError> {
         let profile = AccountProfile { name: NAME.to_owned(), created_at: now, keys: 0, groups: 0 };
-        self.complete_account(operators(), &profile, None).await
+        self.complete_account(operators(), &profile, &AccountLabels::default(), None).await.map(drop)
     }
 }

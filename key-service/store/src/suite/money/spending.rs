@@ -25,7 +25,7 @@ use domain::{
     event::{Actor, Event},
     key::KeyPatch,
     ledger::{
-        BoundsPatch, Command, Ending, Outcome, Progress, Record, RecordId, Refused,
+        BoundsPatch, Command, Ending, Outcome, PaidTo, Progress, Record, RecordId, Refused,
         histories::{
             self, ACCOUNTS, GENERATIONS, GROUPS, KEY_LIMIT_REACHED, KEYS, LONGEST_HISTORY, START, Step,
             World, account, generation, group, history, key, of_history,
@@ -50,6 +50,7 @@ pub(crate) async fn an_unknown_account_is_refused_everything(subject: &mut impl 
         amount: nanos(5),
         note: String::new(),
         payment_id: None,
+        to: PaidTo::Account,
         actor: Actor::System,
     };
     let commands = vec![deposit, hold(key(1), generation(1), 5, 7), capture(key(1), generation(1), 5)];
@@ -370,6 +371,10 @@ pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
                 world.archive(account, group, now);
                 store.archive_group(account, group, &act(now)).await.unwrap();
             }
+            Step::Stand(account, to) => {
+                world.stand(account, &to, now);
+                refused_or_done(store.change_standing(account, &to, &act(now)).await);
+            }
             Step::Rotate(new) => {
                 world.rotate(&new, now);
                 refused_or_done(store.rotate_key(new, None, &act(now)).await);
@@ -417,6 +422,7 @@ async fn the_books_are_equal(store: &Store, world: &World) {
     for summary in store.accounts().await.unwrap() {
         let expected = world.accounts[&summary.id];
         assert_eq!((summary.credit, summary.held), (expected.credit, expected.held));
+        assert_eq!(summary.standing, expected.standing);
     }
     let mut holding: HashSet<_> = HashSet::new();
     for account in world.accounts.keys() {

@@ -49,7 +49,7 @@ async fn make_chain(store: &Store, account: AccountId, n: u8) -> KeyId {
     let (child, parent) = (n + KEYS, n + 2 * KEYS);
     for (number, parent) in [(parent, None), (child, Some(group(parent)))] {
         let mut new = NewGroup { most: 1_000, ..new_group(account, number) };
-        new.group.spend = ledger::Group { budget: budget(), parent, archived_at: None };
+        new.group.spend = ledger::Group { budget: budget(), parent, archived_at: None, wallet: None };
         store.create_group(new, None, &act(START)).await.unwrap();
     }
     let mut new = new_key(account, n);

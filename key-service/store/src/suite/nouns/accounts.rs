@@ -17,6 +17,7 @@ use crate::{
 use domain::{
     access::{Access, Scope},
     ledger::histories::{START, account, generation, group, key},
+    settings::AccountLabels,
 };
 
 pub(crate) async fn a_name_is_taken_once(subject: &mut impl Subject) {
@@ -64,6 +65,9 @@ pub(crate) async fn accounts_are_listed_oldest_first_with_their_money_and_keys(s
         credit: nanos(credit),
         held: nanos(held),
         keys,
+        groups: 0,
+        labels: AccountLabels::default(),
+        standing: None,
         created_at,
     };
     let expected =

@@ -66,7 +66,7 @@ pub(crate) async fn make_bounded(
 ) -> GroupId {
     let mut new = new_group(account, n);
     let budget = Budget::new(bounds, START);
-    new.group.spend = ledger::Group { budget, parent: parent.map(group), archived_at: None };
+    new.group.spend = ledger::Group { budget, parent: parent.map(group), archived_at: None, wallet: None };
     assert_eq!(store.create_group(new.clone(), None, &act(START)).await.unwrap(), Made::New(new.group));
     group(n)
 }

@@ -2,6 +2,7 @@
 
 mod damages;
 mod each_field;
+mod wallets;
 
 use std::sync::Arc;
 

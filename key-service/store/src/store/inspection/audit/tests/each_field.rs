@@ -5,7 +5,11 @@ mod wire;
 
 use std::collections::BTreeSet;
 
-use domain::{event::Actor, ledger::Record as Generation, payment::PaymentId};
+use domain::{
+    event::Actor,
+    ledger::{PaidTo, Record as Generation},
+    payment::PaymentId,
+};
 use key_service_ledger::{reading::value, stored::EntryRecord, view::FORM};
 use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 
@@ -67,11 +71,15 @@ const NO_MONEY: &[(&str, &str)] = &[
     ("Holder.0", "when the account was listed"),
     ("Deposit.1.1", "shown in statements: the credit of that time"),
     ("Deposit.1.2", "a text"),
+    ("Deposit.1.4.2", "shown: the limit of that time"),
+    ("Deposit.1.5.0", "shown: what was asked, of which there is no second copy"),
+    ("Deposit.1.5.1", "the payment that was refunded, which is shown"),
     ("KeyPayers.0.0.1 removed", "more days are searched"),
     ("KeyPayers.0.0.2 changed", "more days are searched"),
     ("KeyPayers.1", "more days are searched"),
     ("AccountProfile.1", "the time of creation is shown, and nothing else"),
     ("AccountName.1", "the time of creation is shown, and nothing else"),
+    ("AccountName.2", "who may finish an account without a profile"),
     ("KeyProfile.2", "the time of creation is shown, and nothing else"),
     ("GroupProfile.0", "a name"),
     ("GroupProfile.1", "a label"),
@@ -207,7 +215,7 @@ fn index_name(index: Index) -> &'static str {
 }
 
 /// Opens an account with keys of every status, two levels of groups, limits, crossed thresholds, deposits with and
-/// without a payment id, bills of every ending, a correction, and an open hold.
+/// without a payment id, a wallet with refunds, bills of every ending, a correction, and an open hold.
 async fn open_rich(store: &Store) {
     let mine = open_account_with(store, 1, 10_000).await;
     let window =
@@ -237,9 +245,29 @@ async fn open_rich(store: &Store) {
     }
     let payment_id = Some(PaymentId::parse("pay_1").unwrap());
     let id = payment_id.as_ref().unwrap().deposit(mine);
-    let deposit =
-        Command::Deposit { id, amount: nanos(7), note: "paid".into(), payment_id, actor: Actor::System };
-    execute(store, vec![deposit], START).await;
+    let deposit = Command::Deposit {
+        id,
+        amount: nanos(7),
+        note: "paid".into(),
+        payment_id,
+        to: PaidTo::Account,
+        actor: Actor::System,
+    };
+    let id_of = |text| {
+        let payment_id = PaymentId::parse(text).unwrap();
+        (payment_id.deposit(mine), payment_id)
+    };
+    let (id, payment_id) = id_of("pay_2");
+    let (note, actor) = (String::new(), Actor::System);
+    let both = PaidTo::Both(group(1));
+    let paid = Command::Deposit { id, amount: nanos(6), note, payment_id: Some(payment_id), to: both, actor };
+    let refund = |text, from| {
+        let (id, payment_id) = id_of(text);
+        let (of, note, actor) = (PaymentId::parse("pay_2"), "too much".into(), Actor::System);
+        Command::Refund { id, payment_id, amount: nanos(3), from, partial: true, of, note, actor }
+    };
+    let refunds = [refund("re_1", both), refund("re_2", PaidTo::Wallet(group(1)))];
+    execute(store, [deposit, paid].into_iter().chain(refunds).collect(), START).await;
     for (key_of, n) in [(0, 0), (1, 1), (4, 2)] {
         execute(store, vec![hold(key(key_of), n, 140, 1), capture(key(key_of), n, 20)], START).await;
     }

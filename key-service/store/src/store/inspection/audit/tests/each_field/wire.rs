@@ -11,7 +11,7 @@ const WITH_OPTIONAL_ENDS: [(&str, usize); 15] = [
     ("Key.0.0.3", 7),
     ("Key.0.0.3.0.0", 5),
     ("Key.0.2", 2),
-    ("Group.0", 3),
+    ("Group.0", 4),
     ("Group.0.0", 4),
     ("Group.0.0.3", 7),
     ("Group.0.0.3.0.0", 5),
@@ -19,7 +19,7 @@ const WITH_OPTIONAL_ENDS: [(&str, usize); 15] = [
     ("Bill.1", 10),
     ("Entry.1", 10),
     ("Replaced.1", 10),
-    ("Deposit.1", 4),
+    ("Deposit.1", 6),
 ];
 
 /// A CBOR value.

@@ -1,19 +1,20 @@
-//! Building blocks for the description of routes in `/openapi.json`.
+//! Building blocks for the description of a route.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use shared::error::Code;
+
+use crate::error::Code;
 
 /// Media type of most bodies.
-pub(in super::super) const JSON: &str = "application/json";
+pub const JSON: &str = "application/json";
 
 /// Description of a route and method.
-pub(super) struct Operation(Map<String, Value>);
+pub struct Operation(Map<String, Value>);
 
 impl Operation {
     /// Starts the description of an operation that has no request and no responses yet. Generated clients use `id` as
     /// its name.
-    pub(super) fn new(id: &str, summary: &str) -> Self {
+    pub fn new(id: &str, summary: &str) -> Self {
         let Value::Object(members) =
             json!({"operationId": id, "summary": summary, "security": [], "responses": {}})
         else {
@@ -23,26 +24,26 @@ impl Operation {
     }
 
     #[must_use]
-    pub(super) fn with(mut self, name: &str, value: Value) -> Self {
+    pub fn with(mut self, name: &str, value: Value) -> Self {
         self.0.insert(name.into(), value);
         self
     }
 
     /// Requires a credential of this security scheme.
     #[must_use]
-    pub(super) fn secured(self, scheme: &str) -> Self {
+    pub fn secured(self, scheme: &str) -> Self {
         self.with("security", json!([{ scheme: [] }]))
     }
 
     /// Accepts a body of this type.
     #[must_use]
-    pub(super) fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator) -> Self {
+    pub fn takes<T: JsonSchema>(self, schemas: &mut SchemaGenerator) -> Self {
         self.takes_body(&schemas.subschema_for::<T>(), &["application/json"], true)
     }
 
     /// Accepts a body of this schema, in any of these media types.
     #[must_use]
-    pub(super) fn takes_body(self, schema: &Schema, media_types: &[&str], is_required: bool) -> Self {
+    pub fn takes_body(self, schema: &Schema, media_types: &[&str], is_required: bool) -> Self {
         let content: Map<String, Value> =
             media_types.iter().map(|name| ((*name).to_owned(), json!({"schema": schema}))).collect();
         self.with("requestBody", json!({"required": is_required, "content": content}))
@@ -50,7 +51,7 @@ impl Operation {
 
     /// Responds with this type and status.
     #[must_use]
-    pub(super) fn answers<T: JsonSchema>(
+    pub fn answers<T: JsonSchema>(
         self,
         schemas: &mut SchemaGenerator,
         status: u16,
@@ -62,13 +63,7 @@ impl Operation {
 
     /// Responds with this content and status, and these headers in addition to the request id.
     #[must_use]
-    pub(super) fn responds(
-        mut self,
-        status: u16,
-        description: &str,
-        content: &Value,
-        headers: &[&str],
-    ) -> Self {
+    pub fn responds(mut self, status: u16, description: &str, content: &Value, headers: &[&str]) -> Self {
         let headers: Map<String, Value> =
             ["x-request-id"].iter().chain(headers).map(|name| header(name)).collect();
         let response = json!({"description": description, "headers": headers, "content": content});
@@ -80,7 +75,7 @@ impl Operation {
 
     /// Responds with these errors: one response for each status.
     #[must_use]
-    pub(super) fn refuses(mut self, codes: &[Code]) -> Self {
+    pub fn refuses(mut self, codes: &[Code]) -> Self {
         let mut statuses: Vec<u16> = codes.iter().map(|code| code.status().as_u16()).collect();
         statuses.sort_unstable();
         statuses.dedup();
@@ -104,7 +99,7 @@ impl Operation {
     }
 
     /// Returns the JSON value for this path and method.
-    pub(super) fn into_value(self) -> Value {
+    pub fn into_value(self) -> Value {
         Value::Object(self.0)
     }
 }

@@ -1,0 +1,119 @@
+//! Suspension and closure of an account. Both are in the record that every command about money guards, so a request that
+//! begins after a suspension is refused, whichever key-service gets it.
+
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+use shared::{money::NanoUsd, refusal::Refusal, time::Timestamp};
+
+use super::{command::Refused, state::Account};
+
+/// When an account was suspended, and closed after that. An account without it is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Standing {
+    #[n(0)]
+    pub suspended_at: Timestamp,
+    /// A closed account never opens again.
+    #[n(1)]
+    pub closed_at: Option<Timestamp>,
+}
+
+/// What an account may do now, as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountStatus {
+    Active,
+    Suspended,
+    Closed,
+}
+
+shared::names! { AccountStatus: Active = "active", Suspended = "suspended", Closed = "closed" }
+
+/// What an operator does with an account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StandingAct {
+    /// Members see the reason.
+    Suspend(String),
+    Restore,
+    Close,
+}
+
+/// Why the standing of an account stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandingRefused {
+    /// A closed account stays closed.
+    Closed,
+    /// Only a suspended account can be closed, so that nobody spends in the meantime.
+    Active,
+    /// Only an account without credit can be closed.
+    HasMoney { credit: NanoUsd, held: NanoUsd },
+}
+
+impl Standing {
+    pub const fn is_closed(&self) -> bool {
+        self.closed_at.is_some()
+    }
+
+    /// Returns the refusal of an API key's requests.
+    pub const fn refusal(&self) -> Refusal {
+        if self.is_closed() { Refusal::AccountClosed } else { Refusal::AccountSuspended }
+    }
+}
+
+impl AccountStatus {
+    pub const fn of(standing: Option<&Standing>) -> Self {
+        match standing {
+            None => Self::Active,
+            Some(standing) if standing.is_closed() => Self::Closed,
+            Some(_) => Self::Suspended,
+        }
+    }
+}
+
+impl Account {
+    /// Suspends, restores or closes the account.
+    pub fn after(self, act: &StandingAct, now: Timestamp) -> Result<Self, StandingRefused> {
+        match act {
+            StandingAct::Suspend(_) => self.suspended(now),
+            StandingAct::Restore => self.restored(),
+            StandingAct::Close => self.closed(now),
+        }
+    }
+
+    /// Suspends the account. A suspended account stays as it is.
+    fn suspended(self, now: Timestamp) -> Result<Self, StandingRefused> {
+        match self.standing {
+            None => Ok(Self { standing: Some(Standing { suspended_at: now, closed_at: None }), ..self }),
+            Some(standing) if standing.is_closed() => Err(StandingRefused::Closed),
+            Some(_) => Ok(self),
+        }
+    }
+
+    /// Makes a suspended account active again. An active account stays as it is.
+    fn restored(self) -> Result<Self, StandingRefused> {
+        match self.standing {
+            Some(standing) if standing.is_closed() => Err(StandingRefused::Closed),
+            Some(_) | None => Ok(Self { standing: None, ..self }),
+        }
+    }
+
+    /// Closes a suspended account without money. A closed account stays as it is.
+    fn closed(self, now: Timestamp) -> Result<Self, StandingRefused> {
+        let standing = self.standing.ok_or(StandingRefused::Active)?;
+        if standing.is_closed() {
+            return Ok(self);
+        }
+        let Self { credit, held, .. } = self;
+        if credit != NanoUsd::ZERO || held != NanoUsd::ZERO {
+            return Err(StandingRefused::HasMoney { credit, held });
+        }
+        Ok(Self { standing: Some(Standing { closed_at: Some(now), ..standing }), ..self })
+    }
+
+    /// Refuses to spend unless the account is active.
+    pub(super) fn may_spend(&self) -> Result<(), Refused> {
+        match self.standing {
+            None => Ok(()),
+            Some(standing) if standing.is_closed() => Err(Refused::AccountClosed),
+            Some(_) => Err(Refused::AccountSuspended),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `docs/start/customers/stripe.py` as documented: events that come twice, out of order, forged, late or in another
+//! currency leave the exact credit.
+
+use std::process::{Child, Command, Stdio};
+
+use http::{Method, Request};
+use http_body_util::Full;
+use ring::hmac;
+use serde_json::{Value, json};
+use shared::clock::{Clock as _, System};
+use tests::harness::{Answer, Stack, free_port, until};
+
+use crate::money::wallets::operator_key;
+
+const SECRET: &str = "whsec_test";
+
+/// The running script, killed when dropped.
+struct Hook {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Hook {
+    fn start(stack: &Stack, folder: &tempfile::TempDir) -> Self {
+        let port = free_port();
+        let script = crate::house::documents::root().join("docs/start/customers/stripe.py");
+        let mut command = Command::new("python3");
+        command.arg(script).current_dir(folder).stderr(Stdio::null());
+        command.env("STRIPE_WEBHOOK_SECRET", SECRET).env("PORT", port.to_string());
+        command.env("FAREGATE_OPERATOR_URL", stack.server().address("key-http"));
+        command.env("FAREGATE_OPERATOR_KEY", operator_key(stack));
+        Self { child: command.spawn().unwrap(), address: format!("http://127.0.0.1:{port}/stripe") }
+    }
+
+    /// Sends an event that was signed with this secret this many seconds ago. Returns the status.
+    async fn signed(&self, stack: &Stack, event: &Value, secret: &str, age: u64) -> u16 {
+        let now = System.now().millis().unsigned_abs() / 1_000;
+        let (body, at) = (event.to_string(), now - age);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        let signature = hex::encode(hmac::sign(&key, format!("{at}.{body}").as_bytes()));
+        let request =
+            Request::post(&self.address).header("stripe-signature", format!("t={at},v1=00,v1={signature}"));
+        let response = stack.http.open(request.body(Full::from(body)).unwrap()).await;
+        match response {
+            Ok(response) => Answer::read(response).await.unwrap().status,
+            Err(_) => 0,
+        }
+    }
+
+    async fn send(&self, stack: &Stack, event: &Value) -> u16 {
+        self.signed(stack, event, SECRET, 0).await
+    }
+}
+
+fn event(kind: &str, object: Value) -> Value {
+    json!({"id": "evt_1", "type": kind, "data": {"object": object}})
+}
+
+fn paid(kind: &str, payment: &str, cents: u64, status: &str, currency: &str) -> Value {
+    event(
+        kind,
+        json!({
+            "payment_status": status, "amount_total": cents, "currency": currency, "client_reference_id": "cus 1",
+            "payment_intent": payment,
+        }),
+    )
+}
+
+fn refunded(kind: &str, status: &str, cents: u64) -> Value {
+    let refund =
+        json!({"id": "re_1", "status": status, "amount": cents, "currency": "usd", "payment_intent": "pi_1"});
+    event(kind, refund)
+}
+
+async fn credit(stack: &Stack) -> Value {
+    let (_, accounts, _) = stack.operator().try_cli(&["accounts", "list", "--json"]);
+    let accounts: Value = serde_json::from_str(&accounts).unwrap();
+    accounts.as_array().unwrap().iter().find(|account| account["name"] == "Acme").unwrap()["credit"].clone()
+}
+
+async fn status(stack: &Stack, key: &str) -> Value {
+    let url = format!("{}/v1/operator/accounts/external:cus%201", stack.server().address("key-http"));
+    stack.http.send_as(key, Method::GET, &url, None).await.json()["status"].clone()
+}
+
+#[apply(fact)]
+async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
+    let stack = Stack::start().await;
+    let (key, folder) = (operator_key(&stack), tempfile::TempDir::new().unwrap());
+    let accounts = format!("{}/v1/operator/accounts", stack.server().address("key-http"));
+    let account = json!({"name": "Acme", "external_id": "cus 1"});
+    assert_eq!(stack.http.send_as(&key, Method::POST, &accounts, Some(account)).await.status, 201);
+    let hook = Hook::start(&stack, &folder);
+    let completed = "checkout.session.completed";
+    let ignored = event("customer.created", json!({}));
+    until("the script serves", async || hook.send(&stack, &ignored).await == 200).await;
+
+    // The refund is reported before its payment, and again later.
+    assert_eq!(hook.send(&stack, &refunded("refund.created", "succeeded", 250)).await, 500);
+    let first = paid(completed, "pi_1", 1999, "paid", "usd");
+    for _ in 0..2 {
+        assert_eq!(hook.send(&stack, &first).await, 200);
+        assert_eq!(credit(&stack).await, json!(19.99));
+    }
+    assert_eq!(hook.send(&stack, &refunded("refund.created", "pending", 250)).await, 200);
+    assert_eq!(credit(&stack).await, json!(19.99));
+    for kind in ["refund.updated", "refund.created"] {
+        assert_eq!(hook.send(&stack, &refunded(kind, "succeeded", 250)).await, 200);
+        assert_eq!(credit(&stack).await, json!(17.49));
+    }
+
+    // A payment that clears later is told by two events.
+    assert_eq!(hook.send(&stack, &paid(completed, "pi_2", 500, "unpaid", "usd")).await, 200);
+    assert_eq!(credit(&stack).await, json!(17.49));
+    for kind in ["checkout.session.async_payment_succeeded", completed] {
+        assert_eq!(hook.send(&stack, &paid(kind, "pi_2", 500, "paid", "usd")).await, 200);
+    }
+    assert_eq!(credit(&stack).await, json!(22.49));
+
+    // Forged, stale and foreign ones change nothing.
+    let more = paid(completed, "pi_3", 100, "paid", "usd");
+    assert_eq!(hook.signed(&stack, &more, "whsec_other", 0).await, 400);
+    assert_eq!(hook.signed(&stack, &more, SECRET, 400).await, 400);
+    assert_eq!(hook.send(&stack, &paid(completed, "pi_3", 100, "paid", "jpy")).await, 500);
+    assert_eq!(credit(&stack).await, json!(22.49));
+
+    // A dispute suspends the account and takes what there is; once it is won, the account goes on with the money.
+    let dispute = json!({"id": "dp_1", "amount": 500, "currency": "usd", "payment_intent": "pi_2"});
+    for _ in 0..2 {
+        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_withdrawn", dispute.clone())).await, 200);
+        assert_eq!((credit(&stack).await, status(&stack, &key).await), (json!(17.49), json!("suspended")));
+    }
+    for _ in 0..2 {
+        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_reinstated", dispute.clone())).await, 200);
+        assert_eq!((credit(&stack).await, status(&stack, &key).await), (json!(22.49), json!("active")));
+    }
+
+    // While Faregate is away, the event waits for its next attempt.
+    stack.server().kill();
+    assert_eq!(hook.send(&stack, &more).await, 500);
+    stack.server().restart().await;
+    until("the event is counted", async || hook.send(&stack, &more).await == 200).await;
+    assert_eq!(credit(&stack).await, json!(23.49));
+}
