@@ -116,6 +116,8 @@ codes! {
     GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this webhook.
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this alert.
+    AlertNotFound = "alert_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have a bill of this generation.
     GenerationNotFound = "generation_not_found", NOT_FOUND, "invalid_request_error";
     /// The route does not exist.
@@ -130,6 +132,8 @@ codes! {
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// The account has reached the bound on webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
+    /// The account has reached the bound on alerts.
+    TooManyAlerts = "too_many_alerts", BAD_REQUEST, "invalid_request_error";
     /// A revoked key cannot be changed.
     KeyRevoked = "key_revoked", CONFLICT, "invalid_request_error";
     /// An expired key cannot be rotated.

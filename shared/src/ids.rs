@@ -161,6 +161,11 @@ id!(
     "wh_"
 );
 id!(
+    /// An alert: a rule about an account, and where its messages go.
+    AlertId,
+    "alr_"
+);
+id!(
     /// An HTTP request, in `x-request-id`.
     RequestId,
     "req_"

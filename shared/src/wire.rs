@@ -14,13 +14,15 @@ mod value;
 
 pub use bounds::*;
 pub use event::{ActorObject, EVENT_TYPES, EventObject, TEST_EVENT_TYPE};
-pub use field::{Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField};
+pub use field::{
+    AlertField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, WebhookField,
+};
 pub use noun::{Noun, Reach};
 pub use path::*;
 pub use reading::{
-    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, RefusalObject, RevokedKeys, UsageList,
-    UsageObject,
+    AttemptList, AttemptObject, BillObject, Credits, MessageList, MessageObject, OwnGroup, RefusalObject,
+    RevokedKeys, UsageList, UsageObject,
 };
 pub use route::{Endpoint, MAX_TOP, NounAct, ROUTES, Route};
-pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
+pub use schema::{AlertObject, GroupObject, KeyObject, Object, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Raise, Value};

@@ -1,8 +1,9 @@
-//! Delivers events to webhooks. All key-services do so in parallel.
+//! Delivers events to webhooks, and messages of alerts. All key-services do so in parallel.
 //!
 //! Creating deliveries also advances the webhook's cursor, and each attempt is claimed in the store. So two
 //! key-services never make the same attempt, and an attempt whose key-service has died becomes due again.
 
+mod alerts;
 mod connector;
 #[cfg(test)]
 mod fuzz;
@@ -26,20 +27,26 @@ use parking_lot::Mutex;
 use shared::{
     clock::{Clock, random_bytes},
     ids::AccountId,
+    time::Timestamp,
 };
 use shared_observe::failure_log::Throttle;
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use alerts::{AlertParts, Alerts, BadMail, Mailer};
 use places::Places;
 pub use sender::Sender;
 
 use domain::{
+    alert::{Alert, MessageOutcome},
     event::{Act, Actor, EventSearch},
-    webhook::{Attempt, Delivery, DeliveryOutcome, ReceiverAnswer, StoredWebhook, Webhook, WebhookPatch},
+    webhook::{
+        Attempt, Delivery, DeliveryOutcome, DisabledReason, ReceiverAnswer, StoredWebhook, Webhook,
+        WebhookPatch,
+    },
 };
 use key_service_credentials::Credentials;
-use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Store, StoreError};
+use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, QueueId, Store, StoreError};
 
 /// Pause between two checks for events and due deliveries. It limits how late a first attempt can be.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -52,11 +59,28 @@ const EVENTS_AT_ONCE: usize = 64;
 /// result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
+/// Where attempts go.
+#[derive(Clone)]
+enum Target {
+    Webhook(Webhook),
+    Alert(Alert),
+}
+
+impl Target {
+    fn queue(&self) -> QueueId {
+        match self {
+            Self::Webhook(webhook) => webhook.id.into(),
+            Self::Alert(alert) => alert.id.into(),
+        }
+    }
+}
+
 pub struct Dispatcher {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     sender: Sender,
+    alerts: Option<Alerts>,
     places: Places,
     looks: AtomicUsize,
     warned: Mutex<Throttle<AccountId>>,
@@ -71,7 +95,14 @@ impl Dispatcher {
         sender: Sender,
     ) -> Self {
         let (places, looks, warned) = (Places::default(), AtomicUsize::new(0), Mutex::default());
-        Self { store, clock, credentials, sender, places, looks, warned, running: TaskTracker::new() }
+        let (alerts, running) = (None, TaskTracker::new());
+        Self { store, clock, credentials, sender, alerts, places, looks, warned, running }
+    }
+
+    /// Considers alerts as well.
+    #[must_use]
+    pub fn with_alerts(self, alerts: Alerts) -> Self {
+        Self { alerts: Some(alerts), ..self }
     }
 
     /// Delivers events until `shutdown`, then waits for the running attempts.
@@ -90,7 +121,7 @@ impl Dispatcher {
         self.running.wait().await;
     }
 
-    /// Checks all accounts that have webhooks, once.
+    /// Checks all accounts that have webhooks or alerts, once.
     async fn look(self: &Arc<Self>) {
         match self.store.accounts_with_webhooks().await {
             Ok(accounts) => {
@@ -119,11 +150,17 @@ impl Dispatcher {
         if let Some(after) = page_of_look(&webhooks, last, look) {
             self.fan_out(account, &webhooks, after).await?;
         }
-        let mut webhooks: HashMap<_, _> =
-            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| (webhook.id, webhook)).collect();
-        for id in self.places.webhooks_in_turn(account, webhooks.keys().copied().collect()) {
-            if let Some(webhook) = webhooks.remove(&id) {
-                self.begin_attempts(account, webhook).await?;
+        let mut targets: Vec<Target> =
+            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| Target::Webhook(webhook)).collect();
+        if let Some(alerts) = &self.alerts {
+            let of_account = self.store.alerts(account).await?;
+            alerts.consider(account, &of_account, last).await?;
+            targets.extend(of_account.into_iter().map(|stored| Target::Alert(stored.alert)));
+        }
+        let mut targets: HashMap<_, _> = targets.into_iter().map(|target| (target.queue(), target)).collect();
+        for id in self.places.webhooks_in_turn(account, targets.keys().copied().collect()) {
+            if let Some(target) = targets.remove(&id) {
+                self.begin_attempts(account, target).await?;
             }
         }
         Ok(())
@@ -154,22 +191,18 @@ impl Dispatcher {
         Ok(())
     }
 
-    async fn begin_attempts(
-        self: &Arc<Self>,
-        account: AccountId,
-        webhook: Webhook,
-    ) -> Result<(), StoreError> {
-        let places = self.places.take(account, webhook.id);
+    async fn begin_attempts(self: &Arc<Self>, account: AccountId, target: Target) -> Result<(), StoreError> {
+        let places = self.places.take(account, target.queue());
         if places.is_empty() {
             return Ok(());
         }
         let now = self.clock.now();
         let until = now.plus(CLAIMED_FOR);
-        let claimed = self.store.claim_deliveries(account, webhook.id, now, until, places.len()).await?;
+        let claimed = self.store.claim_deliveries(account, target.queue(), now, until, places.len()).await?;
         for (delivery, place) in claimed.into_iter().zip(places) {
-            let (dispatcher, webhook) = (Arc::clone(self), webhook.clone());
+            let (dispatcher, target) = (Arc::clone(self), target.clone());
             self.running.spawn(async move {
-                if let Err(error) = dispatcher.attempt(account, webhook, delivery).await {
+                if let Err(error) = dispatcher.attempt(account, target, delivery).await {
                     tracing::warn!(%account, %error, "cannot record a delivery's result; it will be sent again");
                 }
                 drop(place);
@@ -182,28 +215,17 @@ impl Dispatcher {
     async fn attempt(
         &self,
         account: AccountId,
-        webhook: Webhook,
+        target: Target,
         delivery: Delivery,
     ) -> Result<(), StoreError> {
         let (at, began) = (self.clock.now(), Instant::now());
-        let answer = match self.credentials.secret_of(&webhook) {
-            Some(secret) => self.sender.send(&webhook.url, &secret, &delivery, at).await,
-            None => ReceiverAnswer::None("the secret was made with another pepper".into()),
-        };
+        let answer = self.send(&target, &delivery, at).await;
         let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let now = self.clock.now();
-        let outcome = delivery.outcome(&answer, now, u16::from_le_bytes(random_bytes(&*self.clock)));
-        count(&answer);
-        let (event, kind) = (delivery.event, delivery.kind.clone());
-        let (next, ends) = match outcome {
-            DeliveryOutcome::Done => (None, None),
-            DeliveryOutcome::Again(next) => (Some(next), None),
-            // If this process dies before it disables the webhook, another attempt makes the decision again.
-            DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
-        };
+        let (event, kind, now) = (delivery.event, delivery.kind.clone(), self.clock.now());
+        let (next, ends) = self.next(&target, &delivery, &answer);
         let attempt = Attempt { event, kind, at, milliseconds, answer };
-        let is_last = self.store.finish_delivery(account, webhook.id, delivery, &attempt, next).await?;
-        if let Some(reason) = ends.filter(|_| is_last) {
+        let is_last = self.store.finish_delivery(account, target.queue(), delivery, &attempt, next).await?;
+        if let (Target::Webhook(webhook), Some(reason)) = (&target, ends.filter(|_| is_last)) {
             let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
             let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
             match self.store.update_webhook(account, webhook.id, patch, &act).await {
@@ -217,6 +239,49 @@ impl Dispatcher {
             }
         }
         Ok(())
+    }
+
+    async fn send(&self, target: &Target, delivery: &Delivery, at: Timestamp) -> ReceiverAnswer {
+        match (target, &self.alerts) {
+            (Target::Webhook(webhook), _) => match self.credentials.secret_of(webhook) {
+                Some(secret) => self.sender.send(&webhook.url, &secret, delivery, at).await,
+                None => ReceiverAnswer::None("the secret was made with another pepper".into()),
+            },
+            (Target::Alert(alert), Some(alerts)) => alerts.send(&self.sender, alert, delivery).await,
+            (Target::Alert(_), None) => ReceiverAnswer::None("this key-service sends no alerts".into()),
+        }
+    }
+
+    /// Decides when the next attempt is due after an answer, and whether the webhook is to be disabled.
+    fn next(
+        &self,
+        target: &Target,
+        delivery: &Delivery,
+        answer: &ReceiverAnswer,
+    ) -> (Option<Timestamp>, Option<DisabledReason>) {
+        let (now, chance) = (self.clock.now(), u16::from_le_bytes(random_bytes(&*self.clock)));
+        match target {
+            Target::Webhook(_) => {
+                count(answer);
+                match delivery.outcome(answer, now, chance) {
+                    DeliveryOutcome::Done => (None, None),
+                    DeliveryOutcome::Again(next) => (Some(next), None),
+                    // If this process dies before it disables the webhook, another attempt makes the decision again.
+                    DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
+                }
+            }
+            Target::Alert(alert) => {
+                alerts::count(alert, answer);
+                match alert.outcome(delivery, answer, now, chance) {
+                    MessageOutcome::Sent => (None, None),
+                    MessageOutcome::Again(next) => (Some(next), None),
+                    MessageOutcome::Dropped => {
+                        alerts::dropped();
+                        (None, None)
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
+    ids::{AlertId, DepositId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
@@ -178,6 +178,21 @@ kinds! {
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
     } = "webhook.disabled",
+    /// An alert found what it is to report.
+    AlertRaised {
+        alert_id: AlertId,
+        /// Name of the alert; may be empty.
+        label: String,
+        /// Rule of the alert, as in its `rule`.
+        rule: String,
+        /// What happened, in one sentence.
+        title: String,
+        /// What happened in detail, and what to do.
+        text: String,
+        /// Page about it, if the service knows its public address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+    } = "alert.raised",
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -275,7 +290,8 @@ impl EventKind {
             | Self::MemberSignedIn { .. }
             | Self::MemberSecondFactorEnabled { .. }
             | Self::MemberSecondFactorRemoved { .. }
-            | Self::WebhookDisabled { .. } => None,
+            | Self::WebhookDisabled { .. }
+            | Self::AlertRaised { .. } => None,
         }
     }
 

@@ -30,6 +30,9 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
         expect(param, Json::Bool, "true or false", raw)?;
         return Ok(Value::Flag(raw.get() == "true"));
     }
+    if let Kind::Choice { of } = kind {
+        return choice(param, of, raw).map(Value::Text);
+    }
     if Json::of(raw) == Json::Null {
         return Ok(Value::Null);
     }
@@ -45,7 +48,7 @@ pub fn read(param: &str, kind: Kind, raw: &RawValue) -> Result<Value, ApiError> 
         Kind::Group => group(param, raw),
         Kind::KeyDefaults => key_defaults(param, raw).map(Value::KeyDefaults),
         Kind::EventTypes => event_types(param, raw).map(Value::Texts),
-        Kind::Answered(_) | Kind::Url | Kind::Flag => Err(ApiError::internal()),
+        Kind::Answered(_) | Kind::Url | Kind::Flag | Kind::Choice { .. } => Err(ApiError::internal()),
     }
 }
 
@@ -58,6 +61,16 @@ fn line(param: &str, expected: &str, max: usize, raw: &RawValue) -> Result<Strin
         return Err(ApiError::at(Code::InvalidValue, param, message));
     }
     Ok(text.into_owned())
+}
+
+fn choice(param: &str, of: &[&str], raw: &RawValue) -> Result<String, ApiError> {
+    let name = text(param, "a string", raw)?;
+    if of.contains(&&*name) {
+        return Ok(name.into_owned());
+    }
+    let names: Vec<String> = of.iter().map(|name| format!("`{name}`")).collect();
+    let message = format!("`{param}` must be one of {}.", names.join(", "));
+    Err(ApiError::at(Code::InvalidValue, param, message))
 }
 
 fn external_id(param: &str, max: usize, raw: &RawValue) -> Result<String, ApiError> {

@@ -244,6 +244,7 @@ fn value(field: &Field, form: &Fields, limits: &Limits) -> Result<Option<Value>,
             text.parse().map(Value::Group).map_err(|_| "Enter the id of a group, such as grp_….".into())
         }
         Kind::Flag
+        | Kind::Choice { .. }
         | Kind::Amount
         | Kind::Raise
         | Kind::Limits
@@ -320,6 +321,7 @@ fn field(
         Kind::Models => models::boxes(row.name, title, hint, entered, &offered.models),
         Kind::Group => group(row.name, title, hint, entered, offered),
         Kind::Flag
+        | Kind::Choice { .. }
         | Kind::Answered(_)
         | Kind::Metadata
         | Kind::Url

@@ -234,7 +234,7 @@ fn read(kind: Kind, json: &str) -> Option<Value> {
         Kind::Flag => json.parse().ok().map(Value::Flag),
         Kind::Models => serde_json::from_str(json).ok().map(Value::Texts),
         Kind::Group => text()?.parse().ok().map(Value::Group),
-        Kind::Line { .. } | Kind::ExternalId { .. } => text().map(Value::Text),
+        Kind::Line { .. } | Kind::ExternalId { .. } | Kind::Choice { .. } => text().map(Value::Text),
         Kind::Answered(_) | Kind::Metadata | Kind::Url | Kind::EventTypes | Kind::KeyDefaults => None,
     }
 }
@@ -272,6 +272,7 @@ fn unset(field: &Field) -> String {
         Kind::Raise => "not raised".into(),
         Kind::Line { .. } | Kind::ExternalId { .. } => format!("no {}", title(field)),
         Kind::Flag
+        | Kind::Choice { .. }
         | Kind::Answered(_)
         | Kind::Metadata
         | Kind::Url

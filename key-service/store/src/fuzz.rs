@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     access::{Access, Scope},
+    alert::{Channel, Reported, Rule, Sealed, Subject},
     digest::Digest,
     group::KeyDefaults,
     ledger::Budget,
@@ -14,7 +15,7 @@ use domain::{
     webhook::{Attempt, DisabledReason, ReceiverAnswer, WebhookUrl},
 };
 use key_service_ledger::stored::{
-    Credential, DeliveryAttempts, ExpiringValue, GroupProfile, IdempotencyKey, KeyProfile,
+    AlertRecord, Credential, DeliveryAttempts, ExpiringValue, GroupProfile, IdempotencyKey, KeyProfile,
     ManagementKeyRecord, MemberRecord, PendingDeliveries, PendingDelivery, RefusedDay, Restores, Rotated,
     UpstreamHours, WebhookRecord,
 };
@@ -89,6 +90,32 @@ fn management_key() -> ManagementKeyRecord {
     }
 }
 
+fn alert() -> AlertRecord {
+    let key = KeyId::new(AT, [1; 10]);
+    let id = shared::ids::AlertId::new(AT, [2; 10]);
+    AlertRecord {
+        label: "Budgets".into(),
+        rule: Rule::LimitShare,
+        threshold: Some(80),
+        about: Some(Subject::Key(key)),
+        channel: Channel::Teams,
+        shown: "https://example.com/…".into(),
+        sealed: Sealed::new(
+            &domain::digest::Pepper::new([1; 32]),
+            id,
+            &"https://example.com/x".into(),
+            [1; 12],
+        ),
+        interval_hours: Some(1),
+        enabled: true,
+        created_at: AT,
+        cursor: 9,
+        looked_at: Some(AT),
+        reported: vec![Reported { subject: Subject::Key(key), at: AT }],
+        tested_at: None,
+    }
+}
+
 fn webhook() -> WebhookRecord {
     WebhookRecord {
         url: WebhookUrl::parse("https://example.com/hook").unwrap(),
@@ -114,6 +141,7 @@ fn examples() -> Examples {
         stored::write(&group_profile()),
         stored::write(&management_key()),
         stored::write(&webhook()),
+        stored::write(&alert()),
         stored::write(&DeliveryAttempts { attempts: vec![attempt] }),
         stored::write(&PendingDeliveries { deliveries: vec![pending] }),
         stored::write(&Credential::first(Principal::ApiKey(account, key))),
@@ -137,6 +165,7 @@ fn records_of_nouns() {
         is_written_as_read::<GroupProfile>(bytes);
         is_written_as_read::<ManagementKeyRecord>(bytes);
         is_written_as_read::<WebhookRecord>(bytes);
+        is_written_as_read::<AlertRecord>(bytes);
         is_written_as_read::<DeliveryAttempts>(bytes);
         is_written_as_read::<PendingDeliveries>(bytes);
         is_written_as_read::<Credential>(bytes);

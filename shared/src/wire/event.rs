@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Types of events. Types are added, and never renamed.
-pub const EVENT_TYPES: [&str; 24] = [
+pub const EVENT_TYPES: [&str; 25] = [
     "account.created",
     "key.created",
     "key.updated",
@@ -35,6 +35,7 @@ pub const EVENT_TYPES: [&str; 24] = [
     "member.second_factor_enabled",
     "member.second_factor_removed",
     "webhook.disabled",
+    "alert.raised",
 ];
 
 /// Type of the event that tests a webhook. It is sent only to that webhook and not stored.

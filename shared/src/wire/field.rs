@@ -3,7 +3,10 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::bounds::{MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES};
+use super::bounds::{
+    ALERT_CHANNELS, ALERT_RULES, MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ALERT_THRESHOLD,
+    MAX_EXTERNAL_ID_CHARS, MAX_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_RATE, STATUSES,
+};
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
 /// Type of a field's values, and the check of a value that a client sends.
@@ -43,6 +46,8 @@ pub enum Kind {
     EventTypes,
     /// True or false. Never null.
     Flag,
+    /// One of these names. Never null.
+    Choice { of: &'static [&'static str] },
     /// Default settings of keys made in a group. A change merges them (RFC 7396), and null clears them.
     KeyDefaults,
 }
@@ -190,7 +195,7 @@ const METADATA: Field = setting(
     "Your own strings, by name. Filter lists with `metadata[name]=value`.",
 );
 
-/// The time of creation, on keys, groups and webhooks.
+/// The time of creation, on keys, groups, webhooks and alerts.
 const CREATED_AT: Field =
     answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
 
@@ -254,6 +259,29 @@ fields! {
         DisabledReason = answered("disabled_reason",
             |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
             "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");
+    }
+}
+
+fields! {
+    /// A field of an alert. Answers have `id` and `object` before the fields.
+    AlertField {
+        Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the alert, which begins its messages.");
+        Rule = setting("rule", Kind::Choice { of: &ALERT_RULES },
+            "What is reported. `spend_jump`: a key spends `threshold` times its usual amount. `limit_share`: a key or group has used `threshold` percent of a limit. `refused`: requests are refused because a limit or the credit is used up. `credit_days`: the credit lasts for less than `threshold` days. `weekly_report`: each Monday, the spend of the last week by group.")
+            .required().fixed();
+        Threshold = setting("threshold", Kind::Count { max: MAX_ALERT_THRESHOLD },
+            "`spend_jump`: 5 to 1,000 times; null for 5. `limit_share`: 50, 80 or 95 percent; null for 80. `credit_days`: 1 to 365 days; null for 7. Null for the other rules.");
+        About = setting("about", Kind::ExternalId { max: MAX_ID_CHARS },
+            "Id of a key, or of a group with its keys; null for the whole account. Null for `credit_days` and `weekly_report`.");
+        Channel = setting("channel", Kind::Choice { of: &ALERT_CHANNELS },
+            "How messages are sent. `webhook`: as an event `alert.raised` to the account's webhooks, which get it from other alerts too. `email`: by mail. `slack`, `teams`: to an incoming webhook of Slack or Microsoft Teams.")
+            .required().fixed();
+        To = setting("to", Kind::Line { max: MAX_ALERT_ADDRESS_CHARS },
+            "An email address, or the URL of the incoming webhook; empty for `webhook`. The URL is a secret: answers only show its host.");
+        IntervalHours = setting("interval_hours", Kind::Count { max: MAX_ALERT_INTERVAL_HOURS },
+            "There is at most one message about the same key, group or account in this many hours; null for 24.");
+        Enabled = setting("enabled", Kind::Flag, "Whether messages are sent. Events while it is off are not reported later.");
+        CreatedAt = CREATED_AT;
     }
 }
 

@@ -61,7 +61,9 @@ impl Kind {
                 json_schema!({"type": ["object", "null"], "properties": properties, "required": required})
             }
             Self::Url => json_schema!({"type": "string", "format": "uri"}),
-            Self::Count { .. } | Self::Models | Self::EventTypes | Self::Flag => self.requested(schemas),
+            Self::Count { .. } | Self::Models | Self::EventTypes | Self::Flag | Self::Choice { .. } => {
+                self.requested(schemas)
+            }
         }
     }
 
@@ -95,6 +97,7 @@ impl Kind {
             Self::EventTypes => json_schema!({"type": ["array", "null"], "minItems": 1,
                 "maxItems": EVENT_TYPES.len(), "uniqueItems": true, "items": {"enum": EVENT_TYPES}}),
             Self::Flag => json_schema!({"type": "boolean"}),
+            Self::Choice { of } => json_schema!({"enum": of}),
             Self::KeyDefaults => {
                 let settings = DefaultField::settings().map(|field| {
                     let (row, is_limits) = (field.row(), matches!(field.row().kind, Self::Limits));

@@ -8,8 +8,10 @@ use super::{
     event::{EVENT_TYPES, EventObject},
     noun::{Noun, Reach},
     path::{CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
-    reading::{AttemptList, BillObject, Credits, RefusalObject, RevokedKeys, UsageList},
-    schema::{Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject},
+    reading::{AttemptList, BillObject, Credits, MessageList, RefusalObject, RevokedKeys, UsageList},
+    schema::{
+        AlertObject, Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject,
+    },
 };
 use crate::{
     error::Code,
@@ -27,6 +29,8 @@ pub enum Endpoint {
     RevokeKeysOfGroup,
     Deliveries,
     TestWebhook,
+    AlertMessages,
+    TestAlert,
     Credits,
     Usage,
     Generations,
@@ -43,7 +47,7 @@ pub enum NounAct {
     Create,
     Fetch,
     Update,
-    /// Revokes a key, archives a group, or removes a webhook.
+    /// Revokes a key, archives a group, or removes a webhook or an alert.
     Delete,
 }
 
@@ -133,12 +137,14 @@ impl Route {
             Of(_, NounAct::Create)
             | Endpoint::RotateKey
             | Endpoint::RevokeKeysOfGroup
-            | Endpoint::TestWebhook => Method::POST,
+            | Endpoint::TestWebhook
+            | Endpoint::TestAlert => Method::POST,
             Of(_, NounAct::Update) => Method::PATCH,
             Of(_, NounAct::Delete) => Method::DELETE,
             Of(_, NounAct::List | NounAct::Fetch)
             | Endpoint::KeysOfGroup
             | Endpoint::Deliveries
+            | Endpoint::AlertMessages
             | Endpoint::Credits
             | Endpoint::Usage
             | Endpoint::Generations
@@ -233,7 +239,7 @@ const fn delete<O: Object + JsonSchema>(id: &'static str, summary: &'static str)
     Route::new::<O>(Of(O::NOUN, NounAct::Delete), id, summary).below::<O>("")
 }
 
-pub static ROUTES: [Route; 27] = [
+pub static ROUTES: [Route; 34] = [
     list::<KeyObject>("listApiKeys", "Lists the API keys, including revoked ones.")
         .by(&[STATUS, GROUP_ID, METADATA]),
     create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
@@ -289,6 +295,19 @@ pub static ROUTES: [Route; 27] = [
     Route::new::<EventObject>(Endpoint::TestWebhook, "testWebhook",
         "Sends a `webhook.test` event once, and answers with it.")
         .below::<WebhookObject>("/test").refusing(&[Code::StoreFull]),
+    list::<AlertObject>("listAlerts", "Lists the alerts."),
+    // A repeated request gets `not found` if the alert has been removed in the meantime.
+    create::<AlertObject>("createAlert", "Creates an alert, which reports what happens from now on.")
+        .refusing(&[Code::AlertNotFound, Code::TooManyAlerts]),
+    fetch::<AlertObject>("retrieveAlert", "Retrieves an alert."),
+    update::<AlertObject>("updateAlert", "Changes an alert: absent members stay unchanged, null clears (RFC 7396)."),
+    delete::<AlertObject>("deleteAlert", "Removes an alert and its pending messages."),
+    Route::new::<MessageList<'_>>(Endpoint::AlertMessages, "listAlertMessages",
+        "Lists the last attempts to send messages, newest first. The status is HTTP's, or SMTP's for mails.")
+        .below::<AlertObject>("/messages"),
+    Route::new::<AlertObject>(Endpoint::TestAlert, "testAlert",
+        "Sends a test message once, at most one a minute, and answers with the alert.")
+        .below::<AlertObject>("/test").refusing(&[Code::StoreFull]),
     Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",

@@ -8,13 +8,13 @@ use serde_json::{Map, Value, json};
 use super::{
     bounds::MAX_GRACE_SECONDS,
     event::EventObject,
-    field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
+    field::{AlertField, Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
     noun::Noun,
     reading::{BillObject, OwnGroup, RefusalObject},
 };
 use crate::{
-    ids::{EventId, GenerationId, GroupId, KeyId, RefusalId, WebhookId},
+    ids::{AlertId, EventId, GenerationId, GroupId, KeyId, RefusalId, WebhookId},
     timing::time::Timestamp,
 };
 
@@ -67,9 +67,21 @@ impl Object for WebhookObject {
         Some(("secret", "The secret that signs deliveries, only when the webhook is created."));
 }
 
+pub struct AlertObject;
+
+impl Object for AlertObject {
+    type Fields = AlertField;
+    type Id = AlertId;
+    const NAME: &'static str = "Alert";
+    const OBJECT: &'static str = "alert";
+    const NOUN: Noun = Noun::Alert;
+    const ONCE: Option<(&'static str, &'static str)> = None;
+}
+
 crate::schema!(KeyObject, KeyObject::NAME, answered::<KeyObject>);
 crate::schema!(GroupObject, GroupObject::NAME, answered::<GroupObject>);
 crate::schema!(WebhookObject, WebhookObject::NAME, answered::<WebhookObject>);
+crate::schema!(AlertObject, AlertObject::NAME, answered::<AlertObject>);
 
 /// Returns the schema of an object in answers.
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
@@ -117,6 +129,10 @@ impl Listable for GroupObject {
 
 impl Listable for WebhookObject {
     type Id = WebhookId;
+}
+
+impl Listable for AlertObject {
+    type Id = AlertId;
 }
 
 impl Listable for BillObject<'_> {

@@ -1,5 +1,6 @@
-//! Management of keys: who may do what, and which events receivers get.
+//! Management of keys: who may do what, which events receivers get, and how people are warned.
 
+mod alerts;
 pub(crate) mod credentials;
 pub(crate) mod management;
 pub(crate) mod moving;

@@ -69,7 +69,7 @@ fn rows<F: Fields>(is_new: bool) -> impl Iterator<Item = Field> {
 /// Converts a flag's value to JSON. `null` clears a setting that may be null.
 fn json_of(kind: Kind, text: &str) -> String {
     match kind {
-        Kind::Line { .. } | Kind::Url => json!(text).to_string(),
+        Kind::Line { .. } | Kind::Url | Kind::Choice { .. } => json!(text).to_string(),
         Kind::ExternalId { .. } | Kind::Time | Kind::Group if text != "null" => json!(text).to_string(),
         Kind::ExternalId { .. }
         | Kind::Time

@@ -77,6 +77,14 @@ fn every_type_of_event_reads_back_what_it_writes() {
             url: "https://example.com".into(),
             reason: "failing".into(),
         },
+        EventKind::AlertRaised {
+            alert_id: AlertId::new(AT, [7; 10]),
+            label: "Budgets".into(),
+            rule: "refused".into(),
+            title: name(),
+            text: "Raise the limit.".into(),
+            url: Some("https://example.com/dashboard".into()),
+        },
     ];
     assert_eq!(kinds.each_ref().map(EventKind::as_str), EVENT_TYPES);
     for kind in kinds {

@@ -43,6 +43,7 @@ fn sample(row: Field) -> Option<Value> {
         Kind::EventTypes => Value::Texts(vec!["key.created".into()]),
         // This differs from the default of a new key or webhook.
         Kind::Flag => Value::Flag(row.name == "disabled"),
+        Kind::Choice { of } => Value::Text(of[0].into()),
         Kind::KeyDefaults => Value::KeyDefaults(
             DefaultField::settings().filter_map(|field| Some((field, sample(field.row())?))).collect(),
         ),

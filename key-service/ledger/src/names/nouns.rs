@@ -24,16 +24,18 @@ pub const MEMBERS: u8 = 11;
 /// Sign-in links and sessions, by a letter for the kind (`l`, `s`) and the digest. A member's current link: `m` and its
 /// id.
 pub const EXPIRING: u8 = 12;
-/// Webhooks: the list (`l`), each (`w` and its id), its waiting deliveries (`p` and its id), and its last attempts (`a`
-/// and its id).
+/// Webhooks: the list (`l`), each (`w` and its id). Waiting deliveries (`p` and an id) and last attempts (`a` and an id)
+/// of a webhook or an alert.
 pub const WEBHOOKS: u8 = 13;
-/// Deliveries: ids of the webhook and of the event.
+/// Deliveries: ids of the webhook or alert and of the event.
 pub const DELIVERIES: u8 = 14;
 /// Refused calls, by day: of all keys (`a`), and of each key (`k` and its id).
 pub const REFUSED: u8 = 15;
 /// What housekeeping has dropped (`h`), the days with refused calls (`r`), the number of the last refused call (`c`),
 /// and the restores from backups (`n`).
 pub const HOUSE: u8 = 16;
+/// Alerts: the list (`l`), and each (`a` and its id).
+pub const ALERTS: u8 = 17;
 
 // Sets of records in other spaces.
 
@@ -45,7 +47,7 @@ pub const ACCOUNT_NAMES: u8 = 21;
 pub const MANAGEMENT_KEY_OWNERS: u8 = 22;
 /// Accounts with open holds: spaces `holders/…`.
 pub const HOLDERS: u8 = 23;
-/// Accounts that have webhooks: spaces `webhooks/…`.
+/// Accounts that have webhooks or alerts: spaces `webhooks/…`.
 pub const WEBHOOK_ACCOUNTS: u8 = 24;
 /// Counts of sign-in attempts: spaces `attempts/…`.
 pub const ATTEMPTS: u8 = 25;

@@ -30,8 +30,8 @@ pub struct AccountName {
     pub created_at: Timestamp,
 }
 
-/// Ids of an account's management keys, members or webhooks, oldest first. Set `management keys`, `members` or
-/// `webhooks`, name `l`.
+/// Ids of an account's management keys, members, webhooks or alerts, oldest first. Set `management keys`, `members`,
+/// `webhooks` or `alerts`, name `l`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct IdList<T> {
     #[n(0)]

@@ -24,6 +24,7 @@ const PAGES: [&str; 14] = [
     "/dashboard/members",
     "/dashboard/events",
     "/dashboard/webhooks",
+    "/dashboard/alerts",
     "/dashboard/try-it",
     "/dashboard/you",
 ];

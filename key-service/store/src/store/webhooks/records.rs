@@ -6,9 +6,25 @@ use key_service_ledger::{
     names::RecordName,
     stored::{DeliveryAttempts, DeliveryContent, IdList, PendingDeliveries, PendingDelivery, WebhookRecord},
 };
-use shared::ids::{EventId, WebhookId};
+use shared::ids::{AlertId, EventId, WebhookId};
 
 use crate::store::layout;
+
+/// Names the deliveries that wait for one destination: a webhook or an alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QueueId([u8; 16]);
+
+impl From<WebhookId> for QueueId {
+    fn from(id: WebhookId) -> Self {
+        Self(*id.as_bytes())
+    }
+}
+
+impl From<AlertId> for QueueId {
+    fn from(id: AlertId) -> Self {
+        Self(*id.as_bytes())
+    }
+}
 
 pub(super) fn write_webhook(StoredWebhook { webhook, cursor }: &StoredWebhook) -> WebhookRecord {
     let Webhook { id: _, url, types, secret, created_at, disabled } = webhook.clone();
@@ -21,7 +37,7 @@ pub(super) fn read_webhook(id: WebhookId, webhook: WebhookRecord) -> StoredWebho
 }
 
 /// Encodes a waiting delivery, which is due at once.
-pub(super) fn write_pending(delivery: &Delivery) -> PendingDelivery {
+pub(crate) fn write_pending(delivery: &Delivery) -> PendingDelivery {
     let Delivery { event, number, created_at: due_at, attempts, .. } = *delivery;
     PendingDelivery { event, number, due_at, attempts }
 }
@@ -32,7 +48,7 @@ pub(super) fn read_pending(waiting: &PendingDelivery) -> Delivery {
     read_delivery(waiting, DeliveryContent { kind, body, created_at })
 }
 
-pub(super) fn write_delivery(delivery: &Delivery) -> DeliveryContent {
+pub(crate) fn write_delivery(delivery: &Delivery) -> DeliveryContent {
     let Delivery { kind, body, created_at, .. } = delivery.clone();
     DeliveryContent { kind, body, created_at }
 }
@@ -52,19 +68,19 @@ pub(crate) fn webhook(id: WebhookId) -> RecordName<WebhookRecord> {
     layout::name(layout::WEBHOOKS, layout::tagged(b'w', id.as_bytes()))
 }
 
-/// Names a webhook's waiting deliveries.
-pub(crate) fn pending(id: WebhookId) -> RecordName<PendingDeliveries> {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.as_bytes()))
+/// Names the waiting deliveries of a destination.
+pub(crate) fn pending(id: impl Into<QueueId>) -> RecordName<PendingDeliveries> {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'p', &id.into().0))
 }
 
-/// Names a webhook's latest attempts.
-pub(crate) fn attempts(id: WebhookId) -> RecordName<DeliveryAttempts> {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.as_bytes()))
+/// Names the latest attempts of a destination.
+pub(crate) fn attempts(id: impl Into<QueueId>) -> RecordName<DeliveryAttempts> {
+    layout::name(layout::WEBHOOKS, layout::tagged(b'a', &id.into().0))
 }
 
 /// Names the content of an event's delivery.
-pub(crate) fn delivery(id: WebhookId, event: EventId) -> RecordName<DeliveryContent> {
-    layout::name(layout::DELIVERIES, [*id.as_bytes(), *event.as_bytes()].concat())
+pub(crate) fn delivery(id: impl Into<QueueId>, event: EventId) -> RecordName<DeliveryContent> {
+    layout::name(layout::DELIVERIES, [id.into().0, *event.as_bytes()].concat())
 }
 
 pub(crate) fn unreadable(what: impl std::fmt::Display) -> StoreError {

@@ -1,0 +1,51 @@
+//! Stored records of alerts. Their messages are kept like the deliveries of webhooks.
+
+use domain::alert::{Channel, Reported, Rule, Sealed, Subject};
+use minicbor::{Decode, Encode};
+use serde::Serialize;
+use shared::time::Timestamp;
+
+use crate::stored::secret::hidden;
+
+/// An alert. Set `alerts`, name `a` and the alert's id.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct AlertRecord {
+    #[n(0)]
+    pub label: String,
+    #[n(1)]
+    pub rule: Rule,
+    /// Percent, times or days; absent for the usual number.
+    #[n(2)]
+    pub threshold: Option<u64>,
+    /// The key or group that the alert is about; absent for the whole account.
+    #[n(3)]
+    pub about: Option<Subject>,
+    #[n(4)]
+    pub channel: Channel,
+    /// What may be shown of the address.
+    #[n(5)]
+    pub shown: String,
+    /// The address, which only the pepper opens.
+    #[n(6)]
+    #[serde(serialize_with = "hidden")]
+    pub sealed: Sealed,
+    /// Hours without a second message about the same subject; absent for the usual number.
+    #[n(7)]
+    pub interval_hours: Option<u64>,
+    #[n(8)]
+    pub enabled: bool,
+    #[n(9)]
+    pub created_at: Timestamp,
+    /// Number of the last event considered for the alert.
+    #[n(10)]
+    pub cursor: u64,
+    /// When sums were last considered.
+    #[n(11)]
+    pub looked_at: Option<Timestamp>,
+    /// Subjects that were reported within the interval, at most 50.
+    #[n(12)]
+    pub reported: Vec<Reported>,
+    /// When a test message was last asked for.
+    #[n(13)]
+    pub tested_at: Option<Timestamp>,
+}
