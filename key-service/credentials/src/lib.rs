@@ -20,7 +20,7 @@ use shared::{
 };
 
 use domain::{
-    alert::{Address, Alert, Destination, Sealed},
+    alert::{Alert, AlertAddress, AlertDestination, Sealed},
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
     pepper_record::{PepperRecord, Verdict},
@@ -222,18 +222,18 @@ impl Credentials {
     pub fn seal(
         &self,
         alert: AlertId,
-        destination: &Destination,
+        destination: &AlertDestination,
         address: &SecretString,
         nonce: [u8; 12],
-    ) -> Address {
+    ) -> AlertAddress {
         let sealed = Sealed::new(&self.peppers.current, alert, address, nonce);
-        Address { shown: destination.shown(), sealed }
+        AlertAddress { shown: destination.shown(), sealed }
     }
 
     /// Opens the address of an alert; `None` if another pepper sealed it.
-    pub fn open(&self, alert: &Alert) -> Option<Destination> {
+    pub fn open(&self, alert: &Alert) -> Option<AlertDestination> {
         let address = alert.address.sealed.open(&self.peppers, alert.id)?;
-        Destination::parse(alert.channel, address.expose_secret()).ok()
+        AlertDestination::parse(alert.channel, address.expose_secret()).ok()
     }
 
     /// Returns the secret of a new second factor.

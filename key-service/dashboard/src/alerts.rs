@@ -12,7 +12,7 @@ use shared::{
 };
 
 use domain::{
-    alert::{Alert, AlertFault, AlertPatch, Channel, Rule, Subject},
+    alert::{Alert, AlertFault, AlertPatch, AlertSubject, Channel, Rule},
     webhook::{Attempt, KEPT_ATTEMPTS, ReceiverAnswer},
 };
 use key_service_management::{Error, Refused, governed::Governed as _, once::Once};
@@ -135,9 +135,9 @@ fn about(alert: &Alert) -> Markup {
     let key = |id: KeyId| html! { a href={ "/dashboard/keys/" (id.to_string()) } { "one key" } };
     let group = |id: GroupId| html! { a href={ "/dashboard/groups/" (id.to_string()) } { "one group" } };
     match alert.about {
-        Some(Subject::Key(id)) => key(id),
-        Some(Subject::Group(id)) => group(id),
-        Some(Subject::Account(_)) | None => html! { "the account" },
+        Some(AlertSubject::Key(id)) => key(id),
+        Some(AlertSubject::Group(id)) => group(id),
+        Some(AlertSubject::Account(_)) | None => html! { "the account" },
     }
 }
 

@@ -9,7 +9,10 @@ mod findings;
 mod mail;
 mod message;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use shared::{
     clock::{Clock, random_bytes},
@@ -18,15 +21,15 @@ use shared::{
 
 use crate::sender::Sender;
 use domain::{
-    alert::{Alert, Channel, Destination, StoredAlert, Subject},
+    alert::{Alert, AlertDestination, AlertSubject, Channel, StoredAlert},
     event::{Act, Actor, Event, EventKind},
     webhook::{Delivery, ReceiverAnswer},
 };
-use findings::{Finding, Findings};
+use findings::{AlertFinding, Findings};
 use key_service_credentials::Credentials;
 use key_service_management::Management;
 use key_service_store::store::{EventsPage, RaiseOutcome, Raised, Store, StoreError};
-use message::Message;
+use message::AlertMessage;
 
 pub use mail::{BadMail, Mailer};
 
@@ -74,25 +77,24 @@ impl Alerts {
         Self { store, clock, credentials, management, public_url, mailer }
     }
 
-    /// Considers some new events, and sums that are due, for each of an account's alerts. `last` is the number of the
-    /// account's last event.
-    pub(crate) async fn consider(
-        &self,
-        account: AccountId,
-        alerts: &[StoredAlert],
-        last: u64,
-    ) -> Result<(), StoreError> {
+    /// Considers some new events, and sums that are due, for each of an account's alerts.
+    pub(crate) async fn consider(&self, account: AccountId) -> Result<(), StoreError> {
+        let alerts = self.store.alerts(account).await?;
+        if alerts.is_empty() {
+            return Ok(());
+        }
+        let last = self.management.last_event(account).await?;
         let mut pages: HashMap<u64, EventsPage> = HashMap::new();
         let findings = Findings::new(&self.management, account);
-        for seen in alerts {
+        for seen in &alerts {
             if seen.is_behind(last) {
-                if !pages.contains_key(&seen.cursor) {
-                    let page = self.store.events_after(account, seen.cursor, EVENTS_AT_ONCE).await?;
-                    pages.insert(seen.cursor, page);
-                }
-                if let Some(page) = pages.get(&seen.cursor) {
-                    self.consider_events(&findings, seen, page).await?;
-                }
+                let page = match pages.entry(seen.cursor) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(place) => {
+                        place.insert(self.store.events_after(account, seen.cursor, EVENTS_AT_ONCE).await?)
+                    }
+                };
+                self.consider_events(&findings, seen, page).await?;
             } else if seen.is_due(self.clock.now()) {
                 let mut after = seen.clone();
                 after.looked_at = Some(self.clock.now());
@@ -115,7 +117,7 @@ impl Alerts {
         }
         let found = events.iter().filter_map(|numbered| {
             let subject = seen.alert.reports(&numbered.event, findings.account)?;
-            Some((subject, Finding::Event(numbered.event.clone())))
+            Some((subject, AlertFinding::Event(numbered.event.clone())))
         });
         let after = StoredAlert { cursor: end, ..seen.clone() };
         self.report(findings, seen, after, found.collect()).await
@@ -127,11 +129,11 @@ impl Alerts {
         findings: &Findings<'_>,
         seen: &StoredAlert,
         mut after: StoredAlert,
-        mut found: Vec<(Subject, Finding)>,
+        mut found: Vec<(AlertSubject, AlertFinding)>,
     ) -> Result<(), StoreError> {
         let all = found.len();
-        let mut subjects: Vec<Subject> = found.iter().map(|(subject, _)| *subject).collect();
-        let kept_back = after.report(&mut subjects, self.clock.now());
+        let mut subjects: Vec<AlertSubject> = found.iter().map(|(subject, _)| *subject).collect();
+        after.report(&mut subjects, self.clock.now());
         let mut left = subjects.clone();
         // The first finding about each subject is reported.
         found.retain(|(subject, _)| {
@@ -143,7 +145,7 @@ impl Alerts {
         if found.is_empty() {
             return self.store.consider_alert(account, seen, &after).await;
         }
-        let message = findings.message(&seen.alert, &found, kept_back, self.public_url.as_deref()).await?;
+        let message = findings.message(&after, &found, self.public_url.as_deref()).await?;
         let raised = self.raised(&seen.alert, &found, &message);
         let outcome = self.store.raise_alert(account, seen, &after, &raised).await?;
         match outcome {
@@ -160,12 +162,17 @@ impl Alerts {
         Ok(())
     }
 
-    fn raised(&self, alert: &Alert, found: &[(Subject, Finding)], message: &Message) -> Raised {
+    fn raised(
+        &self,
+        alert: &Alert,
+        found: &[(AlertSubject, AlertFinding)],
+        message: &AlertMessage,
+    ) -> Raised {
         let now = self.clock.now();
         let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
         let (key, group) = match found {
-            [(Subject::Key(key), finding)] => (Some(*key), finding.group()),
-            [(Subject::Group(group), _)] => (None, Some(*group)),
+            [(AlertSubject::Key(key), finding)] => (Some(*key), finding.group()),
+            [(AlertSubject::Group(group), _)] => (None, Some(*group)),
             _ => (None, None),
         };
         let kind = EventKind::AlertRaised {
@@ -190,19 +197,20 @@ impl Alerts {
             return none("the address was sealed with another pepper; set it again");
         };
         let is_test = delivery.number.is_none();
-        let message = if is_test { Some(Message::test(alert)) } else { Message::from_json(&delivery.body) };
+        let message =
+            if is_test { Some(AlertMessage::test(alert)) } else { AlertMessage::from_json(&delivery.body) };
         let Some(message) = message else { return none("the message cannot be read") };
         match (destination, &self.mailer) {
-            (Destination::Email(to), Some(mailer)) => mailer.send(&to, delivery.event, &message).await,
-            (Destination::Email(_), None) => none("no mail server is set up"),
-            (Destination::Url(url), _) => {
+            (AlertDestination::Email(to), Some(mailer)) => mailer.send(&to, delivery.event, &message).await,
+            (AlertDestination::Email(_), None) => none("no mail server is set up"),
+            (AlertDestination::Url(url), _) => {
                 let body = match alert.channel {
                     Channel::Teams => chat::teams(&message),
                     Channel::Slack | Channel::Webhook | Channel::Email => chat::slack(&message),
                 };
                 sender.post(&url, body).await
             }
-            (Destination::Webhooks, _) => none("the account's webhooks get it as an event"),
+            (AlertDestination::Webhooks, _) => none("the account's webhooks get it as an event"),
         }
     }
 }

@@ -50,6 +50,8 @@ use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Que
 
 /// Pause between two checks for events and due deliveries. It limits how late a first attempt can be.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Pause between two checks for something that alerts report.
+const CONSIDER_EVERY: Duration = Duration::from_secs(1);
 /// Number of accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
 /// Maximum number of an account's events that one check turns into deliveries, so that a busy account leaves time for
@@ -61,12 +63,12 @@ const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
 /// Where attempts go.
 #[derive(Clone)]
-enum Target {
+enum SendTarget {
     Webhook(Webhook),
     Alert(Alert),
 }
 
-impl Target {
+impl SendTarget {
     fn queue(&self) -> QueueId {
         match self {
             Self::Webhook(webhook) => webhook.id.into(),
@@ -113,9 +115,17 @@ impl Dispatcher {
                 sleep(LOOK_EVERY).await;
             }
         };
+        // Sums may take seconds to read, and must not delay deliveries.
+        let considering = async {
+            loop {
+                self.consider_alerts().await;
+                sleep(CONSIDER_EVERY).await;
+            }
+        };
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = looking => {}
+            () = considering => {}
         }
         self.running.close();
         self.running.wait().await;
@@ -134,6 +144,20 @@ impl Dispatcher {
         }
     }
 
+    /// Considers the alerts of all accounts, once.
+    async fn consider_alerts(&self) {
+        let Some(alerts) = &self.alerts else { return };
+        let Ok(accounts) = self.store.accounts_with_webhooks().await else { return };
+        let looks = accounts.into_iter().map(async |account| {
+            if let Err(error) = alerts.consider(account).await
+                && self.warned.lock().passes(account, Instant::now())
+            {
+                tracing::warn!(%account, %error, "cannot consider alerts; trying again");
+            }
+        });
+        stream::iter(looks).buffer_unordered(LOOKED_AT_ONCE).collect::<()>().await;
+    }
+
     async fn look_at(self: &Arc<Self>, account: AccountId, look: usize) {
         if let Err(error) = self.deliver(account, look).await
             && self.warned.lock().passes(account, Instant::now())
@@ -150,12 +174,11 @@ impl Dispatcher {
         if let Some(after) = page_of_look(&webhooks, last, look) {
             self.fan_out(account, &webhooks, after).await?;
         }
-        let mut targets: Vec<Target> =
-            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| Target::Webhook(webhook)).collect();
-        if let Some(alerts) = &self.alerts {
-            let of_account = self.store.alerts(account).await?;
-            alerts.consider(account, &of_account, last).await?;
-            targets.extend(of_account.into_iter().map(|stored| Target::Alert(stored.alert)));
+        let mut targets: Vec<SendTarget> =
+            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| SendTarget::Webhook(webhook)).collect();
+        if self.alerts.is_some() {
+            let alerts = self.store.alerts(account).await?;
+            targets.extend(alerts.into_iter().map(|stored| SendTarget::Alert(stored.alert)));
         }
         let mut targets: HashMap<_, _> = targets.into_iter().map(|target| (target.queue(), target)).collect();
         for id in self.places.webhooks_in_turn(account, targets.keys().copied().collect()) {
@@ -191,7 +214,11 @@ impl Dispatcher {
         Ok(())
     }
 
-    async fn begin_attempts(self: &Arc<Self>, account: AccountId, target: Target) -> Result<(), StoreError> {
+    async fn begin_attempts(
+        self: &Arc<Self>,
+        account: AccountId,
+        target: SendTarget,
+    ) -> Result<(), StoreError> {
         let places = self.places.take(account, target.queue());
         if places.is_empty() {
             return Ok(());
@@ -215,7 +242,7 @@ impl Dispatcher {
     async fn attempt(
         &self,
         account: AccountId,
-        target: Target,
+        target: SendTarget,
         delivery: Delivery,
     ) -> Result<(), StoreError> {
         let (at, began) = (self.clock.now(), Instant::now());
@@ -225,7 +252,7 @@ impl Dispatcher {
         let (next, ends) = self.next(&target, &delivery, &answer);
         let attempt = Attempt { event, kind, at, milliseconds, answer };
         let is_last = self.store.finish_delivery(account, target.queue(), delivery, &attempt, next).await?;
-        if let (Target::Webhook(webhook), Some(reason)) = (&target, ends.filter(|_| is_last)) {
+        if let (SendTarget::Webhook(webhook), Some(reason)) = (&target, ends.filter(|_| is_last)) {
             let patch = WebhookPatch { disabled: Some(Some(reason)), ..WebhookPatch::default() };
             let act = Act { actor: Actor::System, at: now, chance: random_bytes(&*self.clock) };
             match self.store.update_webhook(account, webhook.id, patch, &act).await {
@@ -241,27 +268,27 @@ impl Dispatcher {
         Ok(())
     }
 
-    async fn send(&self, target: &Target, delivery: &Delivery, at: Timestamp) -> ReceiverAnswer {
+    async fn send(&self, target: &SendTarget, delivery: &Delivery, at: Timestamp) -> ReceiverAnswer {
         match (target, &self.alerts) {
-            (Target::Webhook(webhook), _) => match self.credentials.secret_of(webhook) {
+            (SendTarget::Webhook(webhook), _) => match self.credentials.secret_of(webhook) {
                 Some(secret) => self.sender.send(&webhook.url, &secret, delivery, at).await,
                 None => ReceiverAnswer::None("the secret was made with another pepper".into()),
             },
-            (Target::Alert(alert), Some(alerts)) => alerts.send(&self.sender, alert, delivery).await,
-            (Target::Alert(_), None) => ReceiverAnswer::None("this key-service sends no alerts".into()),
+            (SendTarget::Alert(alert), Some(alerts)) => alerts.send(&self.sender, alert, delivery).await,
+            (SendTarget::Alert(_), None) => ReceiverAnswer::None("this key-service sends no alerts".into()),
         }
     }
 
     /// Decides when the next attempt is due after an answer, and whether the webhook is to be disabled.
     fn next(
         &self,
-        target: &Target,
+        target: &SendTarget,
         delivery: &Delivery,
         answer: &ReceiverAnswer,
     ) -> (Option<Timestamp>, Option<DisabledReason>) {
         let (now, chance) = (self.clock.now(), u16::from_le_bytes(random_bytes(&*self.clock)));
         match target {
-            Target::Webhook(_) => {
+            SendTarget::Webhook(_) => {
                 count(answer);
                 match delivery.outcome(answer, now, chance) {
                     DeliveryOutcome::Done => (None, None),
@@ -270,7 +297,7 @@ impl Dispatcher {
                     DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
                 }
             }
-            Target::Alert(alert) => {
+            SendTarget::Alert(alert) => {
                 alerts::count(alert, answer);
                 match alert.outcome(delivery, answer, now, chance) {
                     MessageOutcome::Sent => (None, None),

@@ -15,7 +15,7 @@ use shared::{
     wire::{AlertField, Kept, Value},
 };
 
-pub use address::{Address, Destination, Sealed};
+pub use address::{AlertAddress, AlertDestination, Sealed};
 pub use channel::{AlertFault, Channel};
 pub use rule::Rule;
 
@@ -45,9 +45,9 @@ pub struct Alert {
     /// Percent, times or days, depending on the rule; `None` for the usual number.
     pub threshold: Option<u64>,
     /// The key or group that the alert is about; `None` for the whole account.
-    pub about: Option<Subject>,
+    pub about: Option<AlertSubject>,
     pub channel: Channel,
-    pub address: Address,
+    pub address: AlertAddress,
     /// Hours without a second message about the same subject; `None` for the usual number.
     pub interval_hours: Option<u64>,
     pub enabled: bool,
@@ -58,7 +58,7 @@ pub struct Alert {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(flat)]
-pub enum Subject {
+pub enum AlertSubject {
     #[n(0)]
     Key(#[n(0)] KeyId),
     #[n(1)]
@@ -69,9 +69,9 @@ pub enum Subject {
 
 /// A subject that was reported, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
-pub struct Reported {
+pub struct ReportedSubject {
     #[n(0)]
-    pub subject: Subject,
+    pub subject: AlertSubject,
     #[n(1)]
     pub at: Timestamp,
 }
@@ -85,7 +85,7 @@ pub struct StoredAlert {
     /// When sums were last considered.
     pub looked_at: Option<Timestamp>,
     /// Subjects within their interval, at most [`MAX_REPORTED`].
-    pub reported: Vec<Reported>,
+    pub reported: Vec<ReportedSubject>,
     /// When a test message was last asked for.
     pub tested_at: Option<Timestamp>,
 }
@@ -109,8 +109,8 @@ pub struct AlertPatch {
 pub struct AlertChange {
     pub label: Option<String>,
     pub threshold: Option<Option<u64>>,
-    pub about: Option<Option<Subject>>,
-    pub address: Option<Address>,
+    pub about: Option<Option<AlertSubject>>,
+    pub address: Option<AlertAddress>,
     pub interval_hours: Option<Option<u64>>,
     pub enabled: Option<bool>,
 }
@@ -190,7 +190,7 @@ impl Alert {
     }
 
     /// Returns whom an event is about, if the alert reports the event.
-    pub fn reports(&self, event: &Event, account: AccountId) -> Option<Subject> {
+    pub fn reports(&self, event: &Event, account: AccountId) -> Option<AlertSubject> {
         let percent = event.kind.threshold().map(|threshold| u64::from(threshold.percent));
         let is_reported = match &event.kind {
             EventKind::KeyThresholdReached(_) | EventKind::GroupThresholdReached(_) => {
@@ -220,8 +220,8 @@ impl Alert {
             | EventKind::WebhookDisabled { .. }
             | EventKind::AlertRaised { .. } => false,
         };
-        let of_group = event.group.map(Subject::Group);
-        let subject = event.key.map(Subject::Key).or(of_group).unwrap_or(Subject::Account(account));
+        let of_group = event.group.map(AlertSubject::Group);
+        let subject = event.key.map(AlertSubject::Key).or(of_group).unwrap_or(AlertSubject::Account(account));
         let is_about = self.about.is_none_or(|about| about == subject || Some(about) == of_group);
         (is_reported && is_about).then_some(subject)
     }
@@ -268,7 +268,7 @@ impl Alert {
     }
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for AlertSubject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Key(id) => id.fmt(f),
@@ -278,7 +278,7 @@ impl std::fmt::Display for Subject {
     }
 }
 
-impl Subject {
+impl AlertSubject {
     /// Parses the id of a key or a group.
     pub fn parse(text: &str) -> Option<Self> {
         let key = text.parse().ok().map(Self::Key);
@@ -303,25 +303,21 @@ impl StoredAlert {
         self.alert.enabled && is_time && is_of_now
     }
 
-    /// Keeps the subjects that may be reported now, each once, and remembers them. Returns how many others were kept
-    /// back because the alert has reported [`MAX_REPORTED`] subjects within its interval.
-    pub fn report(&mut self, subjects: &mut Vec<Subject>, now: Timestamp) -> usize {
+    /// Keeps the subjects that may be reported now, each once, and remembers them: at most [`MAX_REPORTED`] within the
+    /// alert's interval.
+    pub fn report(&mut self, subjects: &mut Vec<AlertSubject>, now: Timestamp) {
         let alert = &self.alert;
         self.reported.retain(|reported| alert.again(reported.at) > now);
-        let mut kept_back = 0;
         subjects.retain(|subject| {
             if self.reported.iter().any(|reported| reported.subject == *subject) {
                 return false;
             }
             let has_room = self.reported.len() < MAX_REPORTED;
             if has_room {
-                self.reported.push(Reported { subject: *subject, at: now });
-            } else {
-                kept_back += 1;
+                self.reported.push(ReportedSubject { subject: *subject, at: now });
             }
             has_room
         });
-        kept_back
     }
 }
 

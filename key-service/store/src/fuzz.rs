@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     access::{Access, Scope},
-    alert::{Channel, Reported, Rule, Sealed, Subject},
+    alert::{AlertSubject, Channel, ReportedSubject, Rule, Sealed},
     digest::Digest,
     group::KeyDefaults,
     ledger::Budget,
@@ -97,7 +97,7 @@ fn alert() -> AlertRecord {
         label: "Budgets".into(),
         rule: Rule::LimitShare,
         threshold: Some(80),
-        about: Some(Subject::Key(key)),
+        about: Some(AlertSubject::Key(key)),
         channel: Channel::Teams,
         shown: "https://example.com/…".into(),
         sealed: Sealed::new(
@@ -111,7 +111,7 @@ fn alert() -> AlertRecord {
         created_at: AT,
         cursor: 9,
         looked_at: Some(AT),
-        reported: vec![Reported { subject: Subject::Key(key), at: AT }],
+        reported: vec![ReportedSubject { subject: AlertSubject::Key(key), at: AT }],
         tested_at: None,
     }
 }

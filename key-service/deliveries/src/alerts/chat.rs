@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::alerts::message::Message;
+use crate::alerts::message::AlertMessage;
 
 /// Writes a message for Slack. `&`, `<` and `>` are escaped, so that a label cannot mention a channel or disguise a
 /// link.
-pub(super) fn slack(message: &Message) -> String {
+pub(super) fn slack(message: &AlertMessage) -> String {
     let title = format!("*{}*", escaped(&message.title));
     let link = message.url.as_ref().map(|url| format!("<{}|Open the page>", escaped(url)));
     let text = escaped(&message.text());
@@ -20,7 +20,7 @@ fn escaped(text: &str) -> String {
 
 /// Writes a message for Teams, as an adaptive card. Its texts are runs, which know no Markdown, so that a label cannot
 /// disguise a link.
-pub(super) fn teams(message: &Message) -> String {
+pub(super) fn teams(message: &AlertMessage) -> String {
     let run = |text: &str, is_bold: bool| {
         let weight = if is_bold { "Bolder" } else { "Default" };
         json!({"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text, "weight": weight}]})

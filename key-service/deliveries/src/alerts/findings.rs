@@ -6,9 +6,9 @@ use shared::{
     time::Timestamp,
 };
 
-use crate::alerts::message::{MAX_LINES, Message};
+use crate::alerts::message::{AlertMessage, MAX_LINES};
 use domain::{
-    alert::{Alert, Rule, Subject, monday},
+    alert::{Alert, AlertSubject, MAX_REPORTED, Rule, StoredAlert, monday},
     event::{Event, MoneyBound, Threshold},
     usage::{Day, Sums},
 };
@@ -23,7 +23,7 @@ use key_service_store::store::StoreError;
 
 /// A reason to send a message.
 #[derive(Clone, Debug)]
-pub(crate) enum Finding {
+pub(crate) enum AlertFinding {
     Event(Event),
     Jump(SpendJump, Option<GroupId>),
     /// Credit that lasts for this many whole days.
@@ -47,7 +47,7 @@ pub(crate) struct Findings<'a> {
     pub(crate) account: AccountId,
 }
 
-impl Finding {
+impl AlertFinding {
     /// Returns the group that the finding's key belongs to.
     pub(crate) fn group(&self) -> Option<GroupId> {
         match self {
@@ -68,7 +68,7 @@ impl<'a> Findings<'a> {
         &self,
         alert: &Alert,
         now: Timestamp,
-    ) -> Result<Vec<(Subject, Finding)>, StoreError> {
+    ) -> Result<Vec<(AlertSubject, AlertFinding)>, StoreError> {
         let threshold = alert.threshold().unwrap_or_default();
         match alert.rule {
             Rule::SpendJump => self.jumps(alert, threshold).await,
@@ -76,17 +76,21 @@ impl<'a> Findings<'a> {
                 let Some(funds) = self.management.funds(self.account).await? else { return Ok(Vec::new()) };
                 let days = self.management.spend_rate(self.account).await?.days_left(funds.credit);
                 let days = days.filter(|days| *days < i64::try_from(threshold).unwrap_or(i64::MAX));
-                let found = days.map(|days| Finding::Credit(funds.credit, days.max(0)));
-                Ok(found.map(|found| (Subject::Account(self.account), found)).into_iter().collect())
+                let found = days.map(|days| AlertFinding::Credit(funds.credit, days.max(0)));
+                Ok(found.map(|found| (AlertSubject::Account(self.account), found)).into_iter().collect())
             }
             Rule::WeeklyReport => {
-                Ok(vec![(Subject::Account(self.account), Finding::Week(self.week(now).await?))])
+                Ok(vec![(AlertSubject::Account(self.account), AlertFinding::Week(self.week(now).await?))])
             }
             Rule::LimitShare | Rule::Refused => Ok(Vec::new()),
         }
     }
 
-    async fn jumps(&self, alert: &Alert, threshold: u64) -> Result<Vec<(Subject, Finding)>, StoreError> {
+    async fn jumps(
+        &self,
+        alert: &Alert,
+        threshold: u64,
+    ) -> Result<Vec<(AlertSubject, AlertFinding)>, StoreError> {
         let mut found = Vec::new();
         for jump in self.management.spend_jumps(self.account).await? {
             if jump.jump.times.is_some_and(|times| times < threshold) {
@@ -94,10 +98,11 @@ impl<'a> Findings<'a> {
             }
             let group = self.group_of(jump.key).await?;
             let is_about = alert.about.is_none_or(|about| {
-                about == Subject::Key(jump.key) || group.is_some_and(|group| about == Subject::Group(group))
+                about == AlertSubject::Key(jump.key)
+                    || group.is_some_and(|group| about == AlertSubject::Group(group))
             });
             if is_about {
-                found.push((Subject::Key(jump.key), Finding::Jump(jump, group)));
+                found.push((AlertSubject::Key(jump.key), AlertFinding::Jump(jump, group)));
             }
         }
         Ok(found)
@@ -124,11 +129,10 @@ impl<'a> Findings<'a> {
     /// Writes a message about everything that was found.
     pub(crate) async fn message(
         &self,
-        alert: &Alert,
-        found: &[(Subject, Finding)],
-        kept_back: usize,
+        StoredAlert { alert, reported, .. }: &StoredAlert,
+        found: &[(AlertSubject, AlertFinding)],
         public_url: Option<&str>,
-    ) -> Result<Message, StoreError> {
+    ) -> Result<AlertMessage, StoreError> {
         let mut lines = Vec::new();
         for (subject, finding) in found.iter().take(MAX_LINES) {
             lines.push(self.sentence(*subject, finding).await?);
@@ -136,35 +140,32 @@ impl<'a> Findings<'a> {
         if found.len() > MAX_LINES {
             lines.push(format!("And {} more.", found.len() - MAX_LINES));
         }
-        if kept_back > 0 {
+        if reported.len() >= MAX_REPORTED {
             lines.push(
-                "This alert has reported its maximum for now. Others are not reported until its interval ends."
+                "This alert has reported all that it may for now. Others are not reported until its interval ends."
                     .to_owned(),
             );
         }
-        let (title, path) = match found {
-            [(subject, finding)] => {
-                let title = lines.remove(0);
-                lines.splice(0..0, self.details(finding).await?);
-                (title, page_of(*subject, finding))
-            }
-            _ => {
-                let what = match alert.rule {
-                    Rule::SpendJump => "spend far more than usual",
-                    Rule::LimitShare => "are close to a limit",
-                    Rule::Refused | Rule::CreditDays | Rule::WeeklyReport => "are refused",
-                };
-                (format!("{} API keys and groups {what}", found.len()), "/dashboard/events".to_owned())
-            }
+        let (title, path) = if let [(subject, finding)] = found {
+            let title = lines.remove(0);
+            lines.splice(0..0, self.details(finding).await?);
+            (title, page_of(*subject, finding))
+        } else {
+            let what = match alert.rule {
+                Rule::SpendJump => "spend far more than usual",
+                Rule::LimitShare => "are close to a limit",
+                Rule::Refused | Rule::CreditDays | Rule::WeeklyReport => "are refused",
+            };
+            (format!("{} API keys and groups {what}", found.len()), "/dashboard/events".to_owned())
         };
         let url = public_url.map(|base| format!("{}{path}", base.trim_end_matches('/')));
-        Ok(Message::new(alert, &title, lines, advice(alert.rule)).with_url(url))
+        Ok(AlertMessage::new(alert, &title, lines, advice(alert.rule)).with_url(url))
     }
 
-    async fn sentence(&self, subject: Subject, finding: &Finding) -> Result<String, StoreError> {
+    async fn sentence(&self, subject: AlertSubject, finding: &AlertFinding) -> Result<String, StoreError> {
         let who = self.name(subject).await?;
         Ok(match finding {
-            Finding::Event(event) => match event.kind.threshold() {
+            AlertFinding::Event(event) => match event.kind.threshold() {
                 None => who,
                 Some(Threshold { bound: MoneyBound::Credit, .. }) => {
                     format!("{who} is refused, because its credit is used up")
@@ -178,35 +179,35 @@ impl<'a> Findings<'a> {
                     }
                 }
             },
-            Finding::Jump(SpendJump { jump, .. }, _) => {
+            AlertFinding::Jump(SpendJump { jump, .. }, _) => {
                 let than = jump.times.map_or(", and hardly anything before".to_owned(), |times| {
                     format!(", {times} times its usual amount")
                 });
                 format!("{who} has spent {} in the last {} minutes{than}", usd(jump.spent), jump.minutes)
             }
-            Finding::Credit(_, 0) => format!("the credit of {who} lasts for less than a day"),
-            Finding::Credit(_, 1) => format!("the credit of {who} lasts for one more day"),
-            Finding::Credit(_, days) => format!("the credit of {who} lasts for {days} more days"),
-            Finding::Week(week) => {
+            AlertFinding::Credit(_, 0) => format!("the credit of {who} lasts for less than a day"),
+            AlertFinding::Credit(_, 1) => format!("the credit of {who} lasts for one more day"),
+            AlertFinding::Credit(_, days) => format!("the credit of {who} lasts for {days} more days"),
+            AlertFinding::Week(week) => {
                 format!("{who} spent {} from {} to {}", usd(week.sum), week.first, week.last)
             }
         })
     }
 
     /// Returns what only a message about a single finding says.
-    async fn details(&self, finding: &Finding) -> Result<Vec<String>, StoreError> {
+    async fn details(&self, finding: &AlertFinding) -> Result<Vec<String>, StoreError> {
         Ok(match finding {
-            Finding::Event(event) => {
+            AlertFinding::Event(event) => {
                 let used = event.kind.threshold().map(|of| format!("{} is used.", usd(of.used)));
                 used.into_iter().collect()
             }
-            Finding::Jump(..) => Vec::new(),
-            Finding::Credit(credit, _) => vec![format!("{} is left.", usd(*credit))],
-            Finding::Week(week) => {
+            AlertFinding::Jump(..) => Vec::new(),
+            AlertFinding::Credit(credit, _) => vec![format!("{} is left.", usd(*credit))],
+            AlertFinding::Week(week) => {
                 let mut lines = Vec::new();
                 for (part, charged) in week.parts.iter().take(MAX_LINES) {
                     let name = match part {
-                        SpendPart::Group(Some(group)) => self.name(Subject::Group(*group)).await?,
+                        SpendPart::Group(Some(group)) => self.name(AlertSubject::Group(*group)).await?,
                         SpendPart::Group(None) => "keys without a group".to_owned(),
                         _ => "others".to_owned(),
                     };
@@ -225,20 +226,20 @@ impl<'a> Findings<'a> {
         Ok(known(found)?.and_then(|key| key.spend.group))
     }
 
-    async fn name(&self, subject: Subject) -> Result<String, StoreError> {
+    async fn name(&self, subject: AlertSubject) -> Result<String, StoreError> {
         let whole = AccountReach::whole(self.account);
         Ok(match subject {
-            Subject::Key(id) => {
+            AlertSubject::Key(id) => {
                 let key = known(self.management.key_in(whole, id).await)?;
                 let label = key.map(|key| if key.label.is_empty() { key.hint } else { key.label });
                 format!("the API key {}", label.unwrap_or_else(|| id.to_string()))
             }
-            Subject::Group(id) => {
+            AlertSubject::Group(id) => {
                 let group = known(self.management.group_in(whole, id).await)?;
                 let name = group.map(|group| group.name).filter(|name| !name.is_empty());
                 format!("the group {}", name.unwrap_or_else(|| id.to_string()))
             }
-            Subject::Account(id) => {
+            AlertSubject::Account(id) => {
                 let funds = self.management.funds(id).await?;
                 format!("the account {}", funds.map_or_else(|| id.to_string(), |funds| funds.name))
             }
@@ -256,14 +257,15 @@ fn known<T>(found: Result<T, Error<Refused>>) -> Result<Option<T>, StoreError> {
 }
 
 /// Returns the path of the page about a finding.
-fn page_of(subject: Subject, finding: &Finding) -> String {
+fn page_of(subject: AlertSubject, finding: &AlertFinding) -> String {
     match (subject, finding) {
-        (Subject::Key(id), _) => format!("/dashboard/keys/{id}"),
-        (Subject::Group(id), _) => format!("/dashboard/groups/{id}"),
-        (Subject::Account(_), Finding::Week(_)) => "/dashboard".to_owned(),
-        (Subject::Account(_), Finding::Event(_) | Finding::Jump(..) | Finding::Credit(..)) => {
-            "/dashboard/credit".to_owned()
-        }
+        (AlertSubject::Key(id), _) => format!("/dashboard/keys/{id}"),
+        (AlertSubject::Group(id), _) => format!("/dashboard/groups/{id}"),
+        (AlertSubject::Account(_), AlertFinding::Week(_)) => "/dashboard".to_owned(),
+        (
+            AlertSubject::Account(_),
+            AlertFinding::Event(_) | AlertFinding::Jump(..) | AlertFinding::Credit(..),
+        ) => "/dashboard/credit".to_owned(),
     }
 }
 

@@ -13,7 +13,7 @@ use shared::{
 };
 use tokio::time::timeout;
 
-use crate::{alerts::message::Message, sender::ATTEMPT_DEADLINE};
+use crate::{alerts::message::AlertMessage, sender::ATTEMPT_DEADLINE};
 use domain::webhook::ReceiverAnswer;
 
 /// Sends mails through one server.
@@ -66,7 +66,7 @@ impl Mailer {
     }
 
     /// Sends a message once. Repeated attempts have the same `Message-ID`. The answer's status is SMTP's.
-    pub(super) async fn send(&self, to: &str, event: EventId, message: &Message) -> ReceiverAnswer {
+    pub(super) async fn send(&self, to: &str, event: EventId, message: &AlertMessage) -> ReceiverAnswer {
         let Some(mail) = self.mail(to, event, message) else {
             return ReceiverAnswer::None("the mail cannot be written".to_owned());
         };
@@ -80,7 +80,7 @@ impl Mailer {
         }
     }
 
-    fn mail(&self, to: &str, event: EventId, message: &Message) -> Option<Mail> {
+    fn mail(&self, to: &str, event: EventId, message: &AlertMessage) -> Option<Mail> {
         let link = message.url.as_ref().map(|url| format!("\n\n{url}")).unwrap_or_default();
         let body = format!("{}\n\n{}{link}\n", message.title, message.text());
         let id = format!("<{event}@{}>", self.from.email.domain());

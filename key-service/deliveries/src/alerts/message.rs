@@ -9,7 +9,7 @@ pub(crate) const MAX_LINES: usize = 10;
 const MAX_TITLE_CHARS: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct AlertMessage {
     pub title: String,
     /// What happened, in detail.
     pub lines: Vec<String>,
@@ -19,7 +19,7 @@ pub(crate) struct Message {
     pub url: Option<String>,
 }
 
-impl Message {
+impl AlertMessage {
     /// Makes a message whose title begins with the alert's label.
     pub(crate) fn new(alert: &Alert, title: &str, lines: Vec<String>, advice: &str) -> Self {
         let label = if alert.label.is_empty() { "Faregate" } else { &alert.label };

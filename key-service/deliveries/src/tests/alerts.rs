@@ -92,10 +92,7 @@ impl Desk {
     /// Advances the clock, and lets the dispatcher do what is due.
     async fn pass(&self, time: Duration) {
         self.office.clock.set(&self.office.clock.now().plus(time).to_string());
-        // An attempt begins in the look after the one that queues the message.
-        for _ in 0..2 {
-            settle(&self.dispatcher).await;
-        }
+        settle(&self.dispatcher).await;
     }
 
     async fn messages(&self, alert: &Alert) -> Vec<Attempt> {
@@ -116,6 +113,7 @@ fn dispatcher(office: &Office, sender: Sender, mailer: Option<Mailer>) -> Arc<Di
 }
 
 async fn settle(dispatcher: &Arc<Dispatcher>) {
+    dispatcher.consider_alerts().await;
     dispatcher.look().await;
     dispatcher.running.close();
     dispatcher.running.wait().await;

@@ -23,7 +23,7 @@ const MAX_LOCAL_PART: usize = 64;
 
 /// An address, as far as it may be shown, and its whole text sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct AlertAddress {
     pub shown: String,
     pub sealed: Sealed,
 }
@@ -35,7 +35,7 @@ pub struct Sealed(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>);
 
 /// Where messages go.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Destination {
+pub enum AlertDestination {
     /// To the account's webhooks, as an event.
     Webhooks,
     Email(String),
@@ -49,9 +49,9 @@ impl fmt::Debug for Sealed {
 }
 
 /// Prints nothing of a URL but its host.
-impl fmt::Debug for Destination {
+impl fmt::Debug for AlertDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Destination({})", self.shown())
+        write!(f, "AlertDestination({})", self.shown())
     }
 }
 
@@ -86,7 +86,7 @@ fn key(pepper: &Pepper, alert: AlertId) -> Option<LessSafeKey> {
     UnboundKey::new(&CHACHA20_POLY1305, &derived).ok().map(LessSafeKey::new)
 }
 
-impl Destination {
+impl AlertDestination {
     /// Reads an address for a channel.
     pub fn parse(channel: Channel, text: &str) -> Result<Self, AlertFault> {
         match channel {

@@ -22,7 +22,7 @@ fn alert(rule: Rule) -> Alert {
         threshold: None,
         about: None,
         channel: Channel::Slack,
-        address: Address { shown: "https://hooks.slack.com/…".into(), sealed },
+        address: AlertAddress { shown: "https://hooks.slack.com/…".into(), sealed },
         interval_hours: None,
         enabled: true,
         created_at: START,
@@ -58,21 +58,21 @@ fn ten_thousand_events_report_a_subject_once_in_its_interval() {
         reported += subjects.len();
     }
     assert_eq!((reported, stored.reported.len()), (1, 1));
-    let mut subjects = vec![Subject::Key(key(1))];
+    let mut subjects = vec![AlertSubject::Key(key(1))];
     stored.report(&mut subjects, START.plus(Duration::from_hours(24) - Duration::from_millis(1)));
     assert_eq!(subjects, []);
-    let mut subjects = vec![Subject::Key(key(1)), Subject::Key(key(1))];
+    let mut subjects = vec![AlertSubject::Key(key(1)), AlertSubject::Key(key(1))];
     stored.report(&mut subjects, START.plus(Duration::from_hours(24)));
-    assert_eq!(subjects, [Subject::Key(key(1))], "each once");
+    assert_eq!(subjects, [AlertSubject::Key(key(1))], "each once");
 }
 
 #[test]
 fn an_alert_reports_a_bounded_number_of_subjects_within_its_interval() {
     let mut stored = stored(Rule::Refused);
-    let mut subjects: Vec<Subject> = (0..200).map(|n| Subject::Key(key(n))).collect();
-    assert_eq!(stored.report(&mut subjects, START), 200 - MAX_REPORTED);
+    let mut subjects: Vec<AlertSubject> = (0..200).map(|n| AlertSubject::Key(key(n))).collect();
+    stored.report(&mut subjects, START);
     assert_eq!((subjects.len(), stored.reported.len()), (MAX_REPORTED, MAX_REPORTED));
-    let mut more = vec![Subject::Key(key(201))];
+    let mut more = vec![AlertSubject::Key(key(201))];
     stored.report(&mut more, START.plus(Duration::from_hours(24)));
     assert_eq!((more.len(), stored.reported.len()), (1, 1), "the interval has ended");
 }
@@ -82,25 +82,25 @@ fn a_rule_reports_its_events_about_its_subject() {
     let (near, reached) = (EventKind::KeyThresholdReached, EventKind::KeyLimitReached);
     let reports = |alert: &Alert, kind| alert.reports(&event(1, kind), account(1));
     let share = alert(Rule::LimitShare);
-    assert_eq!(reports(&share, near(threshold(80))), Some(Subject::Key(key(1))));
+    assert_eq!(reports(&share, near(threshold(80))), Some(AlertSubject::Key(key(1))));
     for other in [near(threshold(50)), near(threshold(95)), reached(threshold(100)), EventKind::KeyRevoked {}]
     {
         assert_eq!(reports(&share, other), None);
     }
     let refused = alert(Rule::Refused);
-    assert_eq!(reports(&refused, reached(threshold(100))), Some(Subject::Key(key(1))));
+    assert_eq!(reports(&refused, reached(threshold(100))), Some(AlertSubject::Key(key(1))));
     assert_eq!(reports(&refused, near(threshold(80))), None);
     let about = |about| Alert { about: Some(about), ..alert(Rule::LimitShare) };
     for (about, is_reported) in [
-        (about(Subject::Key(key(1))), true),
-        (about(Subject::Key(key(2))), false),
-        (about(Subject::Group(group())), true),
-        (about(Subject::Group(GroupId::new(START, [6; 10]))), false),
+        (about(AlertSubject::Key(key(1))), true),
+        (about(AlertSubject::Key(key(2))), false),
+        (about(AlertSubject::Group(group())), true),
+        (about(AlertSubject::Group(GroupId::new(START, [6; 10]))), false),
     ] {
         assert_eq!(reports(&about, near(threshold(80))).is_some(), is_reported, "{:?}", about.about);
     }
     let of_account = Event { key: None, group: None, ..event(1, EventKind::CreditExhausted(threshold(0))) };
-    assert_eq!(refused.reports(&of_account, account(1)), Some(Subject::Account(account(1))));
+    assert_eq!(refused.reports(&of_account, account(1)), Some(AlertSubject::Account(account(1))));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn sums_are_looked_at_every_five_minutes_and_a_week_is_reported_on_mondays() {
     let next = monday(now).plus(WEEK);
     for (at, count) in [(next, 1), (next.plus(Duration::from_hours(100)), 0), (next.plus(WEEK), 1)] {
         assert!(weekly.is_due(at));
-        let mut subjects = vec![Subject::Account(account(1))];
+        let mut subjects = vec![AlertSubject::Account(account(1))];
         weekly.report(&mut subjects, at);
         assert_eq!(subjects.len(), count, "{at}");
     }
@@ -138,7 +138,7 @@ fn an_address_is_opened_with_the_pepper_that_sealed_it_and_shown_without_its_sec
     assert_eq!(open(&new, Some(&old), id()).as_deref(), Some(SECRET_URL));
     assert_eq!(open(&new, None, id()), None);
     assert_eq!(open(&old, None, AlertId::new(START, [1; 10])), None, "it belongs to one alert");
-    let destination = Destination::parse(Channel::Slack, SECRET_URL).unwrap();
+    let destination = AlertDestination::parse(Channel::Slack, SECRET_URL).unwrap();
     assert_eq!(destination.shown(), "https://hooks.slack.com/…");
     let debugged = format!("{destination:?} {:?}", alert(Rule::Refused));
     assert!(!debugged.contains("secret"), "{debugged}");
@@ -146,7 +146,7 @@ fn an_address_is_opened_with_the_pepper_that_sealed_it_and_shown_without_its_sec
 
 #[test]
 fn an_address_fits_its_channel() {
-    let parse = Destination::parse;
+    let parse = AlertDestination::parse;
     for good in ["ops@example.com", "a.b+c@mail.example.co.uk", "root@localhost"] {
         assert!(parse(Channel::Email, good).is_ok(), "{good}");
     }
@@ -166,7 +166,7 @@ fn an_address_fits_its_channel() {
     ] {
         assert_eq!(parse(Channel::Email, bad), Err(AlertFault::NoEmail), "{bad:?}");
     }
-    assert_eq!(parse(Channel::Webhook, ""), Ok(Destination::Webhooks));
+    assert_eq!(parse(Channel::Webhook, ""), Ok(AlertDestination::Webhooks));
     assert_eq!(parse(Channel::Webhook, "x"), Err(AlertFault::NeedsNone));
     for channel in [Channel::Slack, Channel::Teams] {
         assert!(parse(channel, SECRET_URL).is_ok());

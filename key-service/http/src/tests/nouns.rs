@@ -173,7 +173,8 @@ async fn what_is_unknown_or_missing_in_a_body_is_named() {
         let path = sample.made(&desk).await.0;
         let mut body = sample.least.clone();
         body["unheard_of"] = json!(1);
-        for (method, path) in [(Method::POST, sample.path), (Method::PATCH, &*path)] {
+        let change = json!({"unheard_of": 1});
+        for (method, path, body) in [(Method::POST, sample.path, body), (Method::PATCH, &*path, change)] {
             let refused = desk.call(method, path, body.to_string()).await;
             refused.is_error(400, "unknown_parameter", Some("unheard_of"));
         }

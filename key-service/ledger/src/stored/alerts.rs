@@ -1,6 +1,6 @@
 //! Stored records of alerts. Their messages are kept like the deliveries of webhooks.
 
-use domain::alert::{Channel, Reported, Rule, Sealed, Subject};
+use domain::alert::{AlertSubject, Channel, ReportedSubject, Rule, Sealed};
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::time::Timestamp;
@@ -19,7 +19,7 @@ pub struct AlertRecord {
     pub threshold: Option<u64>,
     /// The key or group that the alert is about; absent for the whole account.
     #[n(3)]
-    pub about: Option<Subject>,
+    pub about: Option<AlertSubject>,
     #[n(4)]
     pub channel: Channel,
     /// What may be shown of the address.
@@ -44,7 +44,7 @@ pub struct AlertRecord {
     pub looked_at: Option<Timestamp>,
     /// Subjects that were reported within the interval, at most 50.
     #[n(12)]
-    pub reported: Vec<Reported>,
+    pub reported: Vec<ReportedSubject>,
     /// When a test message was last asked for.
     #[n(13)]
     pub tested_at: Option<Timestamp>,

@@ -22,16 +22,18 @@ use crate::{
 };
 use domain::{
     alert::{
-        Address, Alert, AlertChange, AlertFault, AlertPatch, Channel, Destination, Rule, StoredAlert, Subject,
+        Alert, AlertAddress, AlertChange, AlertDestination, AlertFault, AlertPatch, AlertSubject, Channel,
+        Rule, StoredAlert,
     },
+    event::{Actor, EventKind},
     governed::{Made, Refused},
     webhook::{Attempt, Delivery},
 };
-use key_service_store::store::{Error, Order, RaiseOutcome, StoreError};
+use key_service_store::store::{Error, Order, RaiseOutcome, Raised, StoreError};
 
 /// Maximum number of alerts in an account: one for each team and channel, with some to spare.
 pub const MAX_ALERTS: u64 = 20;
-/// Kind of a test message.
+/// LastingParts of a test message.
 pub const TEST_MESSAGE: &str = "test";
 /// Pause between two tests, so that nobody floods a mailbox with them.
 const BETWEEN_TESTS: Duration = Duration::from_mins(1);
@@ -68,7 +70,7 @@ impl Governed for Alert {
         if patch.enabled != Some(false) {
             management.check_room_for_secret().await?;
         }
-        let of = Kind { id, rule: before.rule, channel: before.channel };
+        let of = LastingParts { id, rule: before.rule, channel: before.channel };
         let change = management.checked(account, of, patch).await?;
         management.store.update_alert(account, id, &change).await
     }
@@ -81,7 +83,7 @@ impl Governed for Alert {
 
 /// What never changes in an alert.
 #[derive(Clone, Copy)]
-struct Kind {
+struct LastingParts {
     id: AlertId,
     rule: Rule,
     channel: Channel,
@@ -121,7 +123,7 @@ impl Management {
         // An alert without an address has the empty one, which only some channels allow.
         let to = settings.to.clone().unwrap_or_default();
         let settings = AlertPatch { to: Some(to.clone()), ..settings };
-        let change = self.checked(account, Kind { id, rule, channel }, settings).await?;
+        let change = self.checked(account, LastingParts { id, rule, channel }, settings).await?;
         let address = change.address.clone().ok_or_else(missing)?;
         let now = self.clock.now();
         let blank = Alert {
@@ -150,7 +152,7 @@ impl Management {
     async fn checked(
         &self,
         account: AccountId,
-        Kind { id, rule, channel }: Kind,
+        LastingParts { id, rule, channel }: LastingParts,
         settings: AlertPatch,
     ) -> Acted<AlertChange> {
         let bad = |fault| Error::Refused(Refused::BadAlert(fault));
@@ -170,14 +172,14 @@ impl Management {
     }
 
     /// Finds the key or group that an alert is to be about.
-    async fn subject(&self, account: AccountId, text: &str) -> Acted<Subject> {
+    async fn subject(&self, account: AccountId, text: &str) -> Acted<AlertSubject> {
         let unknown = Error::Refused(Refused::BadAlert(AlertFault::Unknown));
-        let Some(subject) = Subject::parse(text) else { return Err(unknown) };
+        let Some(subject) = AlertSubject::parse(text) else { return Err(unknown) };
         let whole = AccountReach::whole(account);
         let found = match subject {
-            Subject::Key(id) => self.key_in(whole, id).await.map(drop),
-            Subject::Group(id) => self.group_in(whole, id).await.map(drop),
-            Subject::Account(_) => return Err(unknown),
+            AlertSubject::Key(id) => self.key_in(whole, id).await.map(drop),
+            AlertSubject::Group(id) => self.group_in(whole, id).await.map(drop),
+            AlertSubject::Account(_) => return Err(unknown),
         };
         match found {
             Ok(()) => Ok(subject),
@@ -186,13 +188,13 @@ impl Management {
         }
     }
 
-    fn address(&self, id: AlertId, channel: Channel, to: &SecretString) -> Acted<Address> {
+    fn address(&self, id: AlertId, channel: Channel, to: &SecretString) -> Acted<AlertAddress> {
         let bad = |fault| Error::Refused(Refused::BadAlert(fault));
-        let destination = Destination::parse(channel, to.expose_secret()).map_err(bad)?;
+        let destination = AlertDestination::parse(channel, to.expose_secret()).map_err(bad)?;
         match &destination {
-            Destination::Email(_) if !self.sends_mail => return Err(bad(AlertFault::NoMailServer)),
-            Destination::Url(url) => self.judge_address(url).map_err(|e| bad(AlertFault::Refused(e)))?,
-            Destination::Email(_) | Destination::Webhooks => {}
+            AlertDestination::Email(_) if !self.sends_mail => return Err(bad(AlertFault::NoMailServer)),
+            AlertDestination::Url(url) => self.judge_address(url).map_err(|e| bad(AlertFault::Refused(e)))?,
+            AlertDestination::Email(_) | AlertDestination::Webhooks => {}
         }
         Ok(self.credentials.seal(id, &destination, to, random_bytes(&*self.clock)))
     }
@@ -221,13 +223,24 @@ impl Management {
         let now = self.clock.now();
         let event = EventId::new(now, random_bytes(&*self.clock));
         let message = Delivery::new(event, None, TEST_MESSAGE.to_owned(), String::new(), now);
+        let act = self.act(Actor::System);
         for _ in 0..TEST_ATTEMPTS {
             let seen = self.stored_alert(account, id).await?;
             if seen.tested_at.is_some_and(|last| last.plus(BETWEEN_TESTS) > now) {
                 return Err(Error::Store(StoreError::Busy("the alert was tested within the last minute")));
             }
             let after = StoredAlert { tested_at: Some(now), ..seen.clone() };
-            match self.store.test_alert(account, &seen, &after, &message).await? {
+            let outcome = match seen.alert.channel {
+                Channel::Webhook => {
+                    let raised =
+                        Raised { event: act.event(0, None, None, test_of(&seen.alert)), message: None };
+                    self.store.raise_alert(account, &seen, &after, &raised).await?
+                }
+                Channel::Email | Channel::Slack | Channel::Teams => {
+                    self.store.test_alert(account, &seen, &after, &message).await?
+                }
+            };
+            match outcome {
                 RaiseOutcome::Kept => return Ok(after.alert),
                 RaiseOutcome::QueueFull => break,
                 RaiseOutcome::Changed => {}
@@ -240,6 +253,18 @@ impl Management {
     pub async fn messages(&self, account: AccountId, id: AlertId) -> Result<Vec<Attempt>, Error<Refused>> {
         self.alert(account, id).await?;
         Ok(self.store.attempts(account, id).await?)
+    }
+}
+
+/// Returns the event that tests an alert of the account's webhooks.
+fn test_of(alert: &Alert) -> EventKind {
+    EventKind::AlertRaised {
+        alert_id: alert.id,
+        label: alert.label.clone(),
+        rule: TEST_MESSAGE.to_owned(),
+        title: "This is a test.".to_owned(),
+        text: "There is nothing to do.".to_owned(),
+        url: None,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 use domain::{
-    alert::{Address, Alert, AlertChange, MAX_PENDING_MESSAGES, StoredAlert},
+    alert::{Alert, AlertAddress, AlertChange, MAX_PENDING_MESSAGES, StoredAlert},
     event::Event,
     governed::{Made, Refused},
     webhook::Delivery,
@@ -244,7 +244,7 @@ fn queue(view: &mut View, id: AlertId, mut waiting: PendingDeliveries, message: 
 
 fn write_alert(StoredAlert { alert, cursor, looked_at, reported, tested_at }: &StoredAlert) -> AlertRecord {
     let Alert { id: _, label, rule, threshold, about, channel, address, .. } = alert.clone();
-    let Address { shown, sealed } = address;
+    let AlertAddress { shown, sealed } = address;
     let Alert { interval_hours, enabled, created_at, .. } = *alert;
     let (cursor, looked_at, reported, tested_at) = (*cursor, *looked_at, reported.clone(), *tested_at);
     AlertRecord {
@@ -270,7 +270,7 @@ fn read_alert(id: AlertId, record: AlertRecord) -> StoredAlert {
         label, rule, threshold, about, channel, shown, sealed, interval_hours, enabled, ..
     } = record;
     let (created_at, cursor, looked_at) = (record.created_at, record.cursor, record.looked_at);
-    let address = Address { shown, sealed };
+    let address = AlertAddress { shown, sealed };
     let alert =
         Alert { id, label, rule, threshold, about, channel, address, interval_hours, enabled, created_at };
     StoredAlert { alert, cursor, looked_at, reported: record.reported, tested_at: record.tested_at }

@@ -84,11 +84,11 @@ async fn alert(stack: &Stack, body: Value) -> Value {
 async fn a_key_without_budget_is_reported_once_by_mail_slack_and_teams_and_no_address_is_shown() {
     let mailbox = Mailbox::start(false).await;
     let stack = Stack::with(Options { env: mailbox.env(), ..Options::default() }).await;
-    let slack = Receiver::start(|_| 200, Duration::ZERO).await;
+    let of_slack = Receiver::start(|_| 200, Duration::ZERO).await;
     let teams = Receiver::start(|_| 202, Duration::ZERO).await;
     let mut alerts = Vec::new();
     for (channel, to) in
-        [("email", "ops@example.com".to_owned()), ("slack", slack.url()), ("teams", teams.url())]
+        [("email", "ops@example.com".to_owned()), ("slack", of_slack.url()), ("teams", teams.url())]
     {
         let body = json!({"label": "Budgets", "rule": "refused", "channel": channel, "to": to});
         alerts.push(alert(&stack, body).await);
@@ -102,16 +102,16 @@ async fn a_key_without_budget_is_reported_once_by_mail_slack_and_teams_and_no_ad
         refused.assert_error(402, "key_limit_reached");
     }
     until("all arrive", async || {
-        let counts = [slack.received().len(), teams.received().len(), mailbox.mails.lock().unwrap().len()];
+        let counts = [of_slack.received().len(), teams.received().len(), mailbox.mails.lock().unwrap().len()];
         counts.iter().all(|count| *count >= 1)
     })
     .await;
     // Two more looks at the events report nothing.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let mails = mailbox.mails.lock().unwrap().clone();
-    assert_eq!((mails.len(), slack.received().len(), teams.received().len()), (1, 1, 1));
+    assert_eq!((mails.len(), of_slack.received().len(), teams.received().len()), (1, 1, 1));
     assert!(mails[0].contains("Subject: Budgets: the API key agent is refused"), "{}", mails[0]);
-    let text = slack.received()[0].event()["text"].as_str().unwrap().to_owned();
+    let text = of_slack.received()[0].event()["text"].as_str().unwrap().to_owned();
     assert!(text.starts_with("*Budgets: the API key agent is refused"), "{text}");
     assert_eq!(teams.received()[0].event()["attachments"][0]["content"]["type"], "AdaptiveCard");
     let id = alerts[1]["id"].as_str().unwrap();

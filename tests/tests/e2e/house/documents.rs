@@ -11,7 +11,7 @@ use shared_catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are checked.
-const DOCUMENTS: [&str; 36] = [
+const DOCUMENTS: [&str; 37] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -47,6 +47,7 @@ const DOCUMENTS: [&str; 36] = [
     "docs/store.md",
     "docs/tried.md",
     "docs/upgrade.md",
+    "docs/warnings.md",
     "tests/README.md",
 ];
 

@@ -8,8 +8,8 @@ use crate::{
 };
 use domain::{
     alert::{
-        Address, Alert, AlertChange, Channel, MAX_PENDING_MESSAGES, Reported, Rule, Sealed, StoredAlert,
-        Subject as About,
+        Alert, AlertAddress, AlertChange, AlertSubject, Channel, MAX_PENDING_MESSAGES, ReportedSubject, Rule,
+        Sealed, StoredAlert,
     },
     digest::Pepper,
     event::{EventKind, EventSearch},
@@ -29,9 +29,9 @@ fn alert(n: u8) -> Alert {
         label: format!("alert {n}"),
         rule: Rule::Refused,
         threshold: Some(80).filter(|_| n.is_multiple_of(2)),
-        about: Some(About::Key(key(n))).filter(|_| n.is_multiple_of(2)),
+        about: Some(AlertSubject::Key(key(n))).filter(|_| n.is_multiple_of(2)),
         channel: Channel::Slack,
-        address: Address { shown: "https://example.com/…".into(), sealed },
+        address: AlertAddress { shown: "https://example.com/…".into(), sealed },
         interval_hours: None,
         enabled: true,
         created_at: after(n.into()),
@@ -82,7 +82,7 @@ pub(crate) async fn an_alert_is_raised_once_by_those_who_read_it_at_the_same_tim
     store.create_alert(account, alert(1), MANY, None).await.unwrap();
     let seen = store.alerts(account).await.unwrap().remove(0);
     let mut after = StoredAlert { cursor: seen.cursor + 3, ..seen.clone() };
-    after.reported.push(Reported { subject: About::Key(key(1)), at: START });
+    after.reported.push(ReportedSubject { subject: AlertSubject::Key(key(1)), at: START });
     let first = store.raise_alert(account, &seen, &after, &raised(&seen, 1)).await;
     assert_eq!(first, Ok(RaiseOutcome::Kept));
     let second = store.raise_alert(account, &seen, &after, &raised(&seen, 2)).await;
