@@ -8,7 +8,9 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     secret::SecretString,
-    wire::{MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ID_CHARS, MAX_LABEL_CHARS},
+    wire::{
+        MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ALERT_THRESHOLD, MAX_ID_CHARS, MAX_LABEL_CHARS,
+    },
 };
 
 use domain::{
@@ -66,7 +68,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Markup {
             (entered.line("about", "Only about", "Id of a key or a group. Leave empty for the whole account.", MAX_ID_CHARS))
             (choice(entered, "channel", "Send to", "", &channels))
             (entered.line("to", "Address", "An email address, or the URL of the incoming webhook in Slack or Teams. The URL is not shown again. Leave empty for the account's webhooks.", MAX_ALERT_ADDRESS_CHARS))
-            (number(entered, "interval_hours", "Interval in hours", "There is at most one message about the same key, group or account in this time. Leave empty for 24."))
+            (number(entered, "interval_hours", "Interval in hours", "There is at most one message about the same key, group or account in this time. Leave empty for 24. A weekly report has none."))
             button.primary { "Create alert" }
         }
     }
@@ -138,6 +140,16 @@ fn about(alert: &Alert) -> Markup {
         Some(AlertSubject::Key(id)) => key(id),
         Some(AlertSubject::Group(id)) => group(id),
         Some(AlertSubject::Account(_)) | None => html! { "the account" },
+    }
+}
+
+/// Describes how often an alert reports the same subject.
+fn interval(alert: &Alert) -> String {
+    match alert.rule {
+        Rule::WeeklyReport => "One message each Monday.".to_owned(),
+        Rule::SpendJump | Rule::LimitShare | Rule::Refused | Rule::CreditDays => {
+            format!("At most one message about the same subject in {} hours.", alert.interval_hours())
+        }
     }
 }
 
@@ -215,7 +227,7 @@ fn settings(form: &Fields) -> Result<AlertPatch, Fault> {
     let rule = Rule::parse(form.get("rule")).ok_or_else(|| Fault::of("rule", "Choose one."))?;
     let channel = Channel::parse(form.get("channel")).ok_or_else(|| Fault::of("channel", "Choose one."))?;
     let about = Some(form.get("about").trim().to_owned()).filter(|about| !about.is_empty());
-    let threshold = number("threshold", u64::MAX)?;
+    let threshold = number("threshold", MAX_ALERT_THRESHOLD)?;
     let interval_hours = number("interval_hours", MAX_ALERT_INTERVAL_HOURS)?;
     Ok(AlertPatch {
         label: Some(label),
@@ -241,7 +253,7 @@ pub(super) async fn show(
     let messages = app.management.messages(viewer.signed_in.account, alert.id).await?;
     let content = html! {
         p { (status(&alert)) " · " (rule(&alert)) " · about " (about(&alert)) " · created " (time(alert.created_at)) }
-        p { "Sent to: " (destination(&alert)) ". At most one message about the same subject in " (alert.interval_hours()) " hours." }
+        p { "Sent to: " (destination(&alert)) ". " (interval(&alert)) }
         @if viewer.is_owner() { (actions(&viewer, &alert)) }
         h2 { "Latest messages" }
         @if alert.channel == Channel::Webhook {

@@ -47,6 +47,13 @@ pub struct Alerts {
     mailer: Option<Mailer>,
 }
 
+/// A look at an account. What several alerts need is read once.
+struct AccountLook<'a> {
+    findings: Findings<'a>,
+    /// Pages of events, by the number of the event before each.
+    pages: HashMap<u64, EventsPage>,
+}
+
 /// The services that alerts need.
 pub struct AlertParts {
     pub store: Arc<Store>,
@@ -77,32 +84,51 @@ impl Alerts {
         Self { store, clock, credentials, management, public_url, mailer }
     }
 
-    /// Considers some new events, and sums that are due, for each of an account's alerts.
+    /// Considers some new events, and sums that are due, for each of an account's alerts. An alert that cannot be
+    /// considered does not hold up the others; the last failure is returned.
     pub(crate) async fn consider(&self, account: AccountId) -> Result<(), StoreError> {
         let alerts = self.store.alerts(account).await?;
         if alerts.is_empty() {
             return Ok(());
         }
         let last = self.management.last_event(account).await?;
-        let mut pages: HashMap<u64, EventsPage> = HashMap::new();
-        let findings = Findings::new(&self.management, account);
-        for seen in &alerts {
-            if seen.is_behind(last) {
-                let page = match pages.entry(seen.cursor) {
-                    Entry::Occupied(known) => known.into_mut(),
-                    Entry::Vacant(place) => {
-                        place.insert(self.store.events_after(account, seen.cursor, EVENTS_AT_ONCE).await?)
-                    }
-                };
-                self.consider_events(&findings, seen, page).await?;
-            } else if seen.is_due(self.clock.now()) {
-                let mut after = seen.clone();
-                after.looked_at = Some(self.clock.now());
-                let found = findings.of_sums(&seen.alert, self.clock.now()).await?;
-                self.report(&findings, seen, after, found).await?;
+        let mut look =
+            AccountLook { findings: Findings::new(&self.management, account), pages: HashMap::new() };
+        // Sums take longer to read than events.
+        let (of_events, of_sums): (Vec<&StoredAlert>, Vec<&StoredAlert>) =
+            alerts.iter().partition(|seen| seen.alert.rule.is_of_events());
+        let mut outcome = Ok(());
+        for seen in of_events.into_iter().chain(of_sums) {
+            if let Err(error) = self.consider_one(&mut look, seen, last).await {
+                outcome = Err(error);
             }
         }
-        Ok(())
+        outcome
+    }
+
+    async fn consider_one(
+        &self,
+        AccountLook { findings, pages }: &mut AccountLook<'_>,
+        seen: &StoredAlert,
+        last: u64,
+    ) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        if seen.is_behind(last) {
+            let page = match pages.entry(seen.cursor) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    let account = findings.account;
+                    place.insert(self.store.events_after(account, seen.cursor, EVENTS_AT_ONCE).await?)
+                }
+            };
+            self.consider_events(findings, seen, page).await
+        } else if seen.is_due(now) {
+            let after = StoredAlert { looked_at: Some(now), ..seen.clone() };
+            let found = findings.of_sums(&seen.alert, now).await?;
+            self.report(findings, seen, after, found).await
+        } else {
+            Ok(())
+        }
     }
 
     async fn consider_events(
@@ -140,10 +166,13 @@ impl Alerts {
             let place = left.iter().position(|other| other == subject);
             place.map(|place| left.remove(place)).is_some()
         });
-        suppressed(all - found.len());
+        let left_out = all - found.len();
         let account = findings.account;
         if found.is_empty() {
-            return self.store.consider_alert(account, seen, &after).await;
+            if self.store.consider_alert(account, seen, &after).await? {
+                suppressed(left_out);
+            }
+            return Ok(());
         }
         let message = findings.message(&after, &found, self.public_url.as_deref()).await?;
         let raised = self.raised(&seen.alert, &found, &message);
@@ -152,6 +181,7 @@ impl Alerts {
             RaiseOutcome::Kept | RaiseOutcome::QueueFull => {
                 let rule = seen.alert.rule.as_str();
                 metrics::counter!("keyservice_alerts_raised_total", "rule" => rule).increment(1);
+                suppressed(left_out);
             }
             // Another key-service was faster.
             RaiseOutcome::Changed => {}

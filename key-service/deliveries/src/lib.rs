@@ -38,7 +38,7 @@ use places::Places;
 pub use sender::Sender;
 
 use domain::{
-    alert::{Alert, MessageOutcome},
+    alert::{Alert, Channel, MessageOutcome},
     event::{Act, Actor, EventSearch},
     webhook::{
         Attempt, Delivery, DeliveryOutcome, DisabledReason, ReceiverAnswer, StoredWebhook, Webhook,
@@ -177,16 +177,22 @@ impl Dispatcher {
         let mut targets: Vec<SendTarget> =
             webhooks.into_iter().map(|StoredWebhook { webhook, .. }| SendTarget::Webhook(webhook)).collect();
         if self.alerts.is_some() {
-            let alerts = self.store.alerts(account).await?;
-            targets.extend(alerts.into_iter().map(|stored| SendTarget::Alert(stored.alert)));
+            let alerts = self.store.alerts(account).await?.into_iter().map(|stored| stored.alert);
+            // Webhooks get an alert as an event, so nothing waits for the alert itself.
+            let have_queues = alerts.filter(|alert| alert.channel != Channel::Webhook);
+            targets.extend(have_queues.map(SendTarget::Alert));
         }
         let mut targets: HashMap<_, _> = targets.into_iter().map(|target| (target.queue(), target)).collect();
+        let mut outcome = Ok(());
         for id in self.places.webhooks_in_turn(account, targets.keys().copied().collect()) {
-            if let Some(target) = targets.remove(&id) {
-                self.begin_attempts(account, target).await?;
+            // A queue that cannot be read does not hold up the others.
+            if let Some(target) = targets.remove(&id)
+                && let Err(error) = self.begin_attempts(account, target).await
+            {
+                outcome = Err(error);
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Creates deliveries from the page of events after `after`, for each webhook whose next event is on that page.

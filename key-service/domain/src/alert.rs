@@ -33,6 +33,10 @@ pub const MAX_REPORTED: usize = 50;
 pub const MAX_PENDING_MESSAGES: usize = 64;
 /// Pause between two looks at sums. It limits how late a message about sums can be.
 const LOOK_AT_SUMS_EVERY: Duration = Duration::from_mins(5);
+/// Pause between two tests of an account's alerts, so that nobody floods a mailbox with them.
+pub const BETWEEN_TESTS: Duration = Duration::from_mins(1);
+/// Statuses of a mail server that refuses the sign-in. They are about the operator's settings and not about the mail.
+const REFUSED_SIGN_INS: [u16; 4] = [530, 534, 535, 538];
 /// A week, in which a weekly report may be sent late.
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
@@ -86,8 +90,6 @@ pub struct StoredAlert {
     pub looked_at: Option<Timestamp>,
     /// Subjects within their interval, at most [`MAX_REPORTED`].
     pub reported: Vec<ReportedSubject>,
-    /// When a test message was last asked for.
-    pub tested_at: Option<Timestamp>,
 }
 
 /// Settings of an alert as a request gives them: `None` keeps a setting, inner `None` clears it.
@@ -236,7 +238,9 @@ impl Alert {
         chance: u16,
     ) -> MessageOutcome {
         let is_for_good = match (self.channel, answer) {
-            (Channel::Email, ReceiverAnswer::Status(status)) => *status >= 500,
+            (Channel::Email, ReceiverAnswer::Status(status)) => {
+                *status >= 500 && !REFUSED_SIGN_INS.contains(status)
+            }
             (Channel::Slack | Channel::Teams | Channel::Webhook, ReceiverAnswer::Status(status)) => {
                 (400..500).contains(status) && ![408, 429].contains(status)
             }
@@ -292,7 +296,8 @@ impl StoredAlert {
         self.alert.enabled && self.alert.rule.is_of_events() && self.cursor < last
     }
 
-    /// Returns whether sums are to be considered now. A weekly report needs a Monday since the alert was created.
+    /// Returns whether sums are to be considered now. A weekly report needs a Monday since the alert was created. A rule
+    /// about the whole account has nothing to look for until the account may be reported again.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let is_time = self.looked_at.is_none_or(|last| last.plus(LOOK_AT_SUMS_EVERY) <= now);
         let is_of_now = match self.alert.rule {
@@ -300,7 +305,9 @@ impl StoredAlert {
             Rule::WeeklyReport => monday(now) > self.alert.created_at,
             Rule::LimitShare | Rule::Refused => false,
         };
-        self.alert.enabled && is_time && is_of_now
+        let is_reported = self.alert.rule.is_of_account()
+            && self.reported.iter().any(|reported| self.alert.again(reported.at) > now);
+        self.alert.enabled && is_time && is_of_now && !is_reported
     }
 
     /// Keeps the subjects that may be reported now, each once, and remembers them: at most [`MAX_REPORTED`] within the

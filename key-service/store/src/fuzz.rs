@@ -16,8 +16,8 @@ use domain::{
 };
 use key_service_ledger::stored::{
     AlertRecord, Credential, DeliveryAttempts, ExpiringValue, GroupProfile, IdempotencyKey, KeyProfile,
-    ManagementKeyRecord, MemberRecord, PendingDeliveries, PendingDelivery, RefusedDay, Restores, Rotated,
-    UpstreamHours, WebhookRecord,
+    LastAlertTest, ManagementKeyRecord, MemberRecord, PendingDeliveries, PendingDelivery, RefusedDay,
+    Restores, Rotated, UpstreamHours, WebhookRecord,
 };
 use minicbor::{Decode, Encode};
 use records::{Name, Record, Revision, Set};
@@ -112,7 +112,6 @@ fn alert() -> AlertRecord {
         cursor: 9,
         looked_at: Some(AT),
         reported: vec![ReportedSubject { subject: AlertSubject::Key(key), at: AT }],
-        tested_at: None,
     }
 }
 
@@ -142,6 +141,7 @@ fn examples() -> Examples {
         stored::write(&management_key()),
         stored::write(&webhook()),
         stored::write(&alert()),
+        stored::write(&LastAlertTest { at: AT }),
         stored::write(&DeliveryAttempts { attempts: vec![attempt] }),
         stored::write(&PendingDeliveries { deliveries: vec![pending] }),
         stored::write(&Credential::first(Principal::ApiKey(account, key))),
@@ -166,6 +166,7 @@ fn records_of_nouns() {
         is_written_as_read::<ManagementKeyRecord>(bytes);
         is_written_as_read::<WebhookRecord>(bytes);
         is_written_as_read::<AlertRecord>(bytes);
+        is_written_as_read::<LastAlertTest>(bytes);
         is_written_as_read::<DeliveryAttempts>(bytes);
         is_written_as_read::<PendingDeliveries>(bytes);
         is_written_as_read::<Credential>(bytes);

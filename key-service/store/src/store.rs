@@ -30,7 +30,7 @@ mod spending;
 mod webhooks;
 
 pub use self::{
-    alerts::{RaiseOutcome, Raised},
+    alerts::{AlertTest, AlertTestOutcome, RaiseOutcome, Raised},
     base::{Store, StoreRetention},
     books::{
         refused::{REFUSED_KEPT_DAYS, RefusedLine},

@@ -237,6 +237,7 @@ macro_rules! contract {
                 alerts_are_listed_oldest_first_changed_and_leave_nothing_behind,
                 an_alert_is_raised_once_by_those_who_read_it_at_the_same_time,
                 the_messages_of_an_alert_that_wait_are_bounded,
+                an_account_tests_one_alert_a_minute_even_if_it_makes_it_anew,
             }
             keys::{
                 a_key_comes_back_as_it_was_made,

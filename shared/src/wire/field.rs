@@ -267,7 +267,7 @@ fields! {
     AlertField {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the alert, which begins its messages.");
         Rule = setting("rule", Kind::Choice { of: &ALERT_RULES },
-            "What is reported. `spend_jump`: a key spends `threshold` times its usual amount. `limit_share`: a key or group has used `threshold` percent of a limit. `refused`: requests are refused because a limit or the credit is used up. `credit_days`: the credit lasts for less than `threshold` days. `weekly_report`: each Monday, the spend of the last week by group.")
+            "What is reported. `spend_jump`: in the last one or two hours, a key has spent `threshold` times its average hour with spend in the past week, more than twice its busiest hour, and at least a quarter of the account's usual day; a key with hardly any earlier spend counts whatever the threshold. Only the four keys that spend most are compared. `limit_share`: a key or group has used `threshold` percent of a limit. `refused`: requests are refused because a limit or the credit is used up. `credit_days`: the credit lasts for less than `threshold` days. `weekly_report`: each Monday, the spend of the last week by group.")
             .required().fixed();
         Threshold = setting("threshold", Kind::Count { max: MAX_ALERT_THRESHOLD },
             "`spend_jump`: 5 to 1,000 times; null for 5. `limit_share`: 50, 80 or 95 percent; null for 80. `credit_days`: 1 to 365 days; null for 7. Null for the other rules.");
@@ -279,7 +279,7 @@ fields! {
         To = setting("to", Kind::Line { max: MAX_ALERT_ADDRESS_CHARS },
             "An email address, or the URL of the incoming webhook; empty for `webhook`. The URL is a secret: answers only show its host.");
         IntervalHours = setting("interval_hours", Kind::Count { max: MAX_ALERT_INTERVAL_HOURS },
-            "There is at most one message about the same key, group or account in this many hours; null for 24.");
+            "There is at most one message about the same key, group or account in this many hours; null for 24. A weekly report is sent on Mondays, whatever this says.");
         Enabled = setting("enabled", Kind::Flag, "Whether messages are sent. Events while it is off are not reported later.");
         CreatedAt = CREATED_AT;
     }

@@ -306,7 +306,7 @@ pub static ROUTES: [Route; 34] = [
         "Lists the last attempts to send messages, newest first. The status is HTTP's, or SMTP's for mails.")
         .below::<AlertObject>("/messages"),
     Route::new::<AlertObject>(Endpoint::TestAlert, "testAlert",
-        "Sends a test message once, at most one a minute, and answers with the alert.")
+        "Sends a test message once, and answers with the alert. An account can test one alert a minute.")
         .below::<AlertObject>("/test").refusing(&[Code::StoreFull]),
     Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),

@@ -434,6 +434,9 @@ FAULTS = {
         ("any number of messages of an alert wait", STORED_ALERTS,
          "if waiting.deliveries.len() >= MAX_PENDING_MESSAGES {", "if false {",
          "the_messages_of_an_alert_that_wait_are_bounded"),
+        ("an account tests its alerts any number of times", STORED_ALERTS,
+         "if last.is_some_and(|last| last.at.plus(BETWEEN_TESTS) > at) {", "if false {",
+         "an_account_tests_one_alert_a_minute_even_if_it_makes_it_anew"),
     ],
     "key-service-records": [
         ("a server that was started since confirms what it lacks", DURABILITY,

@@ -2,9 +2,10 @@
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
-    money::NanoUsd,
+    money::{NanoUsd, usd},
     time::Timestamp,
 };
+use tokio::sync::OnceCell;
 
 use crate::alerts::message::{AlertMessage, MAX_LINES};
 use domain::{
@@ -45,6 +46,8 @@ pub(crate) struct Week {
 pub(crate) struct Findings<'a> {
     management: &'a Management,
     pub(crate) account: AccountId,
+    /// Jumps of the account, once an alert has asked for them.
+    jumps: OnceCell<Vec<SpendJump>>,
 }
 
 impl AlertFinding {
@@ -60,7 +63,7 @@ impl AlertFinding {
 
 impl<'a> Findings<'a> {
     pub(crate) const fn new(management: &'a Management, account: AccountId) -> Self {
-        Self { management, account }
+        Self { management, account, jumps: OnceCell::const_new() }
     }
 
     /// Finds what an alert reports about the account's sums.
@@ -86,13 +89,16 @@ impl<'a> Findings<'a> {
         }
     }
 
+    /// Finds the jumps of at least `threshold` times the usual amount. A key that hardly spent anything before has no
+    /// usual amount, and counts whatever the threshold is.
     async fn jumps(
         &self,
         alert: &Alert,
         threshold: u64,
     ) -> Result<Vec<(AlertSubject, AlertFinding)>, StoreError> {
         let mut found = Vec::new();
-        for jump in self.management.spend_jumps(self.account).await? {
+        let all = self.jumps.get_or_try_init(|| self.management.spend_jumps(self.account)).await?;
+        for jump in all.iter().copied() {
             if jump.jump.times.is_some_and(|times| times < threshold) {
                 continue;
             }
@@ -189,7 +195,7 @@ impl<'a> Findings<'a> {
             AlertFinding::Credit(_, 1) => format!("the credit of {who} lasts for one more day"),
             AlertFinding::Credit(_, days) => format!("the credit of {who} lasts for {days} more days"),
             AlertFinding::Week(week) => {
-                format!("{who} spent {} from {} to {}", usd(week.sum), week.first, week.last)
+                format!("{who} spent {} from {} to {} (UTC)", usd(week.sum), week.first, week.last)
             }
         })
     }
@@ -290,15 +296,4 @@ const fn per(bound: MoneyBound) -> &'static str {
         MoneyBound::Week => " a week",
         MoneyBound::Month => " a month",
     }
-}
-
-/// Writes an amount with two decimals, or exactly if it is below a cent.
-fn usd(amount: NanoUsd) -> String {
-    const CENT: i64 = 10_000_000;
-    let nanos = amount.nanos();
-    if nanos == 0 || nanos.abs() >= CENT {
-        let (sign, cents) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs() / CENT.unsigned_abs());
-        return format!("{sign}${}.{:02}", cents / 100, cents % 100);
-    }
-    format!("${amount}")
 }

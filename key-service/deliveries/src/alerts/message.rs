@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of lines that say what happened.
 pub(crate) const MAX_LINES: usize = 10;
-/// Maximum length of a title in characters: it is the subject of a mail.
-const MAX_TITLE_CHARS: usize = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AlertMessage {
@@ -23,8 +21,7 @@ impl AlertMessage {
     /// Makes a message whose title begins with the alert's label.
     pub(crate) fn new(alert: &Alert, title: &str, lines: Vec<String>, advice: &str) -> Self {
         let label = if alert.label.is_empty() { "Faregate" } else { &alert.label };
-        let title: String = format!("{label}: {title}").chars().take(MAX_TITLE_CHARS).collect();
-        Self { title, lines, advice: advice.to_owned(), url: None }
+        Self { title: format!("{label}: {title}"), lines, advice: advice.to_owned(), url: None }
     }
 
     pub(crate) fn test(alert: &Alert) -> Self {

@@ -34,7 +34,7 @@ pub const REFUSED: u8 = 15;
 /// What housekeeping has dropped (`h`), the days with refused calls (`r`), the number of the last refused call (`c`),
 /// and the restores from backups (`n`).
 pub const HOUSE: u8 = 16;
-/// Alerts: the list (`l`), and each (`a` and its id).
+/// Alerts: the list (`l`), each (`a` and its id), and the last test (`t`).
 pub const ALERTS: u8 = 17;
 
 // Sets of records in other spaces.

@@ -45,7 +45,12 @@ pub struct AlertRecord {
     /// Subjects that were reported within the interval, at most 50.
     #[n(12)]
     pub reported: Vec<ReportedSubject>,
-    /// When a test message was last asked for.
-    #[n(13)]
-    pub tested_at: Option<Timestamp>,
+}
+
+/// When an alert of the account was last tested. Set `alerts`, name `t`. It outlives the alert, so that nobody sends
+/// more tests by creating alerts anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct LastAlertTest {
+    #[n(0)]
+    pub at: Timestamp,
 }

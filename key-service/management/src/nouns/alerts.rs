@@ -1,7 +1,5 @@
 //! Use-cases for alerts: create, change, test, remove, and list the latest messages.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use shared::{
     clock::random_bytes,
@@ -23,22 +21,18 @@ use crate::{
 use domain::{
     alert::{
         Alert, AlertAddress, AlertChange, AlertDestination, AlertFault, AlertPatch, AlertSubject, Channel,
-        Rule, StoredAlert,
+        Rule,
     },
     event::{Actor, EventKind},
     governed::{Made, Refused},
     webhook::{Attempt, Delivery},
 };
-use key_service_store::store::{Error, Order, RaiseOutcome, Raised, StoreError};
+use key_service_store::store::{AlertTest, AlertTestOutcome, Error, Order, StoreError};
 
 /// Maximum number of alerts in an account: one for each team and channel, with some to spare.
 pub const MAX_ALERTS: u64 = 20;
-/// LastingParts of a test message.
+/// Kind of a test message, in place of a rule.
 pub const TEST_MESSAGE: &str = "test";
-/// Pause between two tests, so that nobody floods a mailbox with them.
-const BETWEEN_TESTS: Duration = Duration::from_mins(1);
-/// Maximum number of attempts to queue a test while the alert is being considered.
-const TEST_ATTEMPTS: u32 = 8;
 
 impl Governed for Alert {
     type Object = AlertObject;
@@ -207,46 +201,32 @@ impl Management {
 
     /// Finds an alert of the account.
     pub async fn alert(&self, account: AccountId, id: AlertId) -> Result<Alert, Error<Refused>> {
-        Ok(self.stored_alert(account, id).await?.alert)
-    }
-
-    async fn stored_alert(&self, account: AccountId, id: AlertId) -> Result<StoredAlert, Error<Refused>> {
-        let alerts = self.store.alerts(account).await?;
-        let found = alerts.into_iter().find(|stored| stored.alert.id == id);
+        let alerts = self.alerts(account).await?;
+        let found = alerts.into_iter().find(|alert| alert.id == id);
         found.ok_or(Error::Refused(Refused::NotFound(Noun::Alert)))
     }
 
-    /// Queues a test message of an alert, even a disabled one, and returns the alert. It is sent once. There is at most
-    /// one a minute.
+    /// Queues a test message of an alert, even a disabled one, and returns the alert. It is sent once. An account has
+    /// at most one test a minute, whichever alerts it tests or creates anew.
     pub async fn test_alert(&self, account: AccountId, id: AlertId) -> Result<Alert, Error<Refused>> {
         self.check_room().await?;
+        let alert = self.alert(account, id).await?;
         let now = self.clock.now();
-        let event = EventId::new(now, random_bytes(&*self.clock));
-        let message = Delivery::new(event, None, TEST_MESSAGE.to_owned(), String::new(), now);
-        let act = self.act(Actor::System);
-        for _ in 0..TEST_ATTEMPTS {
-            let seen = self.stored_alert(account, id).await?;
-            if seen.tested_at.is_some_and(|last| last.plus(BETWEEN_TESTS) > now) {
-                return Err(Error::Store(StoreError::Busy("the alert was tested within the last minute")));
+        let test = match alert.channel {
+            Channel::Webhook => {
+                AlertTest::Event(self.act(Actor::System).event(0, None, None, test_of(&alert)))
             }
-            let after = StoredAlert { tested_at: Some(now), ..seen.clone() };
-            let outcome = match seen.alert.channel {
-                Channel::Webhook => {
-                    let raised =
-                        Raised { event: act.event(0, None, None, test_of(&seen.alert)), message: None };
-                    self.store.raise_alert(account, &seen, &after, &raised).await?
-                }
-                Channel::Email | Channel::Slack | Channel::Teams => {
-                    self.store.test_alert(account, &seen, &after, &message).await?
-                }
-            };
-            match outcome {
-                RaiseOutcome::Kept => return Ok(after.alert),
-                RaiseOutcome::QueueFull => break,
-                RaiseOutcome::Changed => {}
+            Channel::Email | Channel::Slack | Channel::Teams => {
+                let event = EventId::new(now, random_bytes(&*self.clock));
+                AlertTest::Message(Delivery::new(event, None, TEST_MESSAGE.to_owned(), String::new(), now))
             }
+        };
+        let busy = |why| Err(Error::Store(StoreError::Busy(why)));
+        match self.store.test_alert(account, id, &test, now).await? {
+            AlertTestOutcome::Kept => Ok(alert),
+            AlertTestOutcome::QueueFull => busy("the alert has too many waiting messages"),
+            AlertTestOutcome::TestedLately => busy("the account tested an alert within the last minute"),
         }
-        Err(Error::Store(StoreError::Busy("the alert has too many waiting messages")))
     }
 
     /// Lists the latest attempts to send messages of an alert, newest first.

@@ -4,11 +4,12 @@ use ::records::Write;
 use key_service_ledger::{
     Change, StoreError, names,
     names::RecordName,
-    stored::{AlertRecord, IdList, PendingDeliveries},
+    stored::{AlertRecord, IdList, LastAlertTest, PendingDeliveries},
     view::View,
 };
 use shared::{
     ids::{AccountId, AlertId},
+    time::Timestamp,
     wire::Noun,
 };
 
@@ -24,7 +25,7 @@ use crate::{
     },
 };
 use domain::{
-    alert::{Alert, AlertAddress, AlertChange, MAX_PENDING_MESSAGES, StoredAlert},
+    alert::{Alert, AlertAddress, AlertChange, BETWEEN_TESTS, MAX_PENDING_MESSAGES, StoredAlert},
     event::Event,
     governed::{Made, Refused},
     webhook::Delivery,
@@ -45,6 +46,23 @@ pub enum RaiseOutcome {
     QueueFull,
     /// The alert has changed since it was read, so nothing is kept.
     Changed,
+}
+
+/// What tests an alert: an event for the account's webhooks, or a message.
+#[derive(Clone, Debug)]
+pub enum AlertTest {
+    Event(Event),
+    Message(Delivery),
+}
+
+/// Outcome of [`Store::test_alert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AlertTestOutcome {
+    Kept,
+    /// Nothing is kept, because too many messages wait.
+    QueueFull,
+    /// Nothing is kept, because an alert of the account was tested less than [`BETWEEN_TESTS`] before.
+    TestedLately,
 }
 
 impl Store {
@@ -115,19 +133,20 @@ impl Store {
     }
 
     /// Remembers what has been considered for an alert, unless the alert has changed since `seen`. So of two
-    /// key-services that consider the same events, one reports them.
+    /// key-services that consider the same events, one reports them. Returns whether it is remembered.
     pub async fn consider_alert(
         &self,
         account: AccountId,
         seen: &StoredAlert,
         after: &StoredAlert,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let id = seen.alert.id;
         self.note(&layout::space(account), |view| {
-            if is_unchanged(view, seen)? {
+            let is_unchanged = is_unchanged(view, seen)?;
+            if is_unchanged {
                 view.put(&alert(id), write_alert(after));
             }
-            Ok(())
+            Ok(is_unchanged)
         })
         .await
     }
@@ -150,29 +169,40 @@ impl Store {
                 change.put(&alert(id), write_alert(after));
                 change.event(raised.event.clone());
                 let Some(message) = &raised.message else { return Ok(RaiseOutcome::Kept) };
-                Ok(queue(change, id, waiting.unwrap_or_default(), message))
+                let is_queued = queue(change, id, waiting.unwrap_or_default(), message);
+                Ok(if is_queued { RaiseOutcome::Kept } else { RaiseOutcome::QueueFull })
             })
             .await
     }
 
-    /// Adds a test message, and remembers in `after` that there was one.
+    /// Tests an alert, and remembers that the account has tested one.
     pub async fn test_alert(
         &self,
         account: AccountId,
-        seen: &StoredAlert,
-        after: &StoredAlert,
-        message: &Delivery,
-    ) -> Result<RaiseOutcome, StoreError> {
-        let id = seen.alert.id;
-        self.change(&layout::space(account), |view| {
-            let waiting = view.get::<PendingDeliveries>(&pending(id))?;
-            if !is_unchanged(view, seen)? {
-                return Ok(RaiseOutcome::Changed);
-            }
-            view.put(&alert(id), write_alert(after));
-            Ok(queue(view, id, waiting.unwrap_or_default(), message))
-        })
-        .await
+        id: AlertId,
+        test: &AlertTest,
+        at: Timestamp,
+    ) -> Result<AlertTestOutcome, Error<Refused>> {
+        self.lanes
+            .change(account, |change| {
+                let waiting = change.get::<PendingDeliveries>(&pending(id))?;
+                let last = change.get::<LastAlertTest>(&last_test())?;
+                found(change, id)?;
+                if last.is_some_and(|last| last.at.plus(BETWEEN_TESTS) > at) {
+                    return Ok(AlertTestOutcome::TestedLately);
+                }
+                match test {
+                    AlertTest::Event(event) => change.event(event.clone()),
+                    AlertTest::Message(message) => {
+                        if !queue(change, id, waiting.unwrap_or_default(), message) {
+                            return Ok(AlertTestOutcome::QueueFull);
+                        }
+                    }
+                }
+                change.put(&last_test(), LastAlertTest { at });
+                Ok(AlertTestOutcome::Kept)
+            })
+            .await
     }
 }
 
@@ -196,13 +226,7 @@ fn create(
         insert_id(&mut listed, id);
         change.put(&list(), listed);
         change.presume_absent(&alert(id));
-        let stored = StoredAlert {
-            alert: new.clone(),
-            cursor,
-            looked_at: None,
-            reported: Vec::new(),
-            tested_at: None,
-        };
+        let stored = StoredAlert { alert: new.clone(), cursor, looked_at: None, reported: Vec::new() };
         change.put(&alert(id), write_alert(&stored));
     }
     Ok(Made::New(new.clone()))
@@ -229,24 +253,24 @@ fn is_unchanged(view: &mut View, seen: &StoredAlert) -> Result<bool, StoreError>
     Ok(found.is_some_and(|found| read_alert(seen.alert.id, found) == *seen))
 }
 
-/// Adds a message that is due at once, unless too many wait.
-fn queue(view: &mut View, id: AlertId, mut waiting: PendingDeliveries, message: &Delivery) -> RaiseOutcome {
+/// Adds a message that is due at once, unless too many wait. Returns whether it is added.
+fn queue(view: &mut View, id: AlertId, mut waiting: PendingDeliveries, message: &Delivery) -> bool {
     if waiting.deliveries.len() >= MAX_PENDING_MESSAGES {
-        return RaiseOutcome::QueueFull;
+        return false;
     }
     waiting.deliveries.push(write_pending(message));
     let name = delivery(id, message.event);
     view.presume_absent(&name);
     view.put(&name, write_delivery(message));
     view.put(&pending(id), waiting);
-    RaiseOutcome::Kept
+    true
 }
 
-fn write_alert(StoredAlert { alert, cursor, looked_at, reported, tested_at }: &StoredAlert) -> AlertRecord {
+fn write_alert(StoredAlert { alert, cursor, looked_at, reported }: &StoredAlert) -> AlertRecord {
     let Alert { id: _, label, rule, threshold, about, channel, address, .. } = alert.clone();
     let AlertAddress { shown, sealed } = address;
     let Alert { interval_hours, enabled, created_at, .. } = *alert;
-    let (cursor, looked_at, reported, tested_at) = (*cursor, *looked_at, reported.clone(), *tested_at);
+    let (cursor, looked_at, reported) = (*cursor, *looked_at, reported.clone());
     AlertRecord {
         label,
         rule,
@@ -261,7 +285,6 @@ fn write_alert(StoredAlert { alert, cursor, looked_at, reported, tested_at }: &S
         cursor,
         looked_at,
         reported,
-        tested_at,
     }
 }
 
@@ -273,7 +296,7 @@ fn read_alert(id: AlertId, record: AlertRecord) -> StoredAlert {
     let address = AlertAddress { shown, sealed };
     let alert =
         Alert { id, label, rule, threshold, about, channel, address, interval_hours, enabled, created_at };
-    StoredAlert { alert, cursor, looked_at, reported: record.reported, tested_at: record.tested_at }
+    StoredAlert { alert, cursor, looked_at, reported: record.reported }
 }
 
 /// Names the list of an account's alerts.
@@ -283,4 +306,9 @@ fn list() -> RecordName<IdList<AlertId>> {
 
 fn alert(id: AlertId) -> RecordName<AlertRecord> {
     layout::name(layout::ALERTS, layout::tagged(b'a', id.as_bytes()))
+}
+
+/// Names the record of the account's last test of an alert.
+fn last_test() -> RecordName<LastAlertTest> {
+    layout::name(layout::ALERTS, *b"t")
 }

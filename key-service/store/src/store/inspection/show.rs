@@ -11,9 +11,9 @@ use key_service_ledger::{
     names::{self, RecordName},
     stored::{
         AccountProfile, AccountRecord, AlertRecord, Balance, DeliveryAttempts, EventsKept, ExpiringValue,
-        ExternalId, GroupProfile, HolderRecord, House, IdList, KeyProfile, LatestLink, ManagementKeyOwner,
-        ManagementKeyRecord, MemberName, MemberRecord, PayersOfKey, PendingDeliveries, RefusedCalls,
-        RefusedDay, RefusedDays, Restores, Told, Turn, WebhookRecord,
+        ExternalId, GroupProfile, HolderRecord, House, IdList, KeyProfile, LastAlertTest, LatestLink,
+        ManagementKeyOwner, ManagementKeyRecord, MemberName, MemberRecord, PayersOfKey, PendingDeliveries,
+        RefusedCalls, RefusedDay, RefusedDays, Restores, Told, Turn, WebhookRecord,
     },
 };
 use minicbor::Decode;
@@ -120,6 +120,7 @@ impl Store {
                 ];
                 own.extend([*b"h", *b"r", *b"c", *b"n"].map(|of| named(layout::HOUSE, of)));
                 own.extend(lists.map(|table| named(table, *b"l")));
+                own.push(named(layout::ALERTS, *b"t"));
                 let listing = named(layout::HOLDERS, *account.as_bytes());
                 others.extend(layout::holders(account).take(PARTS_TRIED).map(|part| (part, listing.clone())));
                 own
@@ -270,6 +271,7 @@ fn kind(table: u8, key: &[u8]) -> (&'static str, ReadValue) {
         (layout::WEBHOOKS, Some(b'l')) => ("webhooks", json_of::<IdList<WebhookId>>),
         (layout::ALERTS, Some(b'l')) => ("alerts", json_of::<IdList<AlertId>>),
         (layout::ALERTS, Some(b'a')) => ("alerts", json_of::<AlertRecord>),
+        (layout::ALERTS, Some(b't')) => ("alerts", json_of::<LastAlertTest>),
         (layout::MANAGEMENT_KEYS, Some(b'k')) => ("management keys", json_of::<ManagementKeyRecord>),
         (layout::MANAGEMENT_KEY_OWNERS, _) => ("management key owners", json_of::<ManagementKeyOwner>),
         (names::SUMS, _) => ("sums", json_of::<Balance<DayTotal<Counts>>>),

@@ -1,5 +1,5 @@
-//! Deliveries to webhooks, and messages of alerts. Each destination has one record of its waiting deliveries, which decides who attempts which
-//! delivery, and when. The content of a delivery is stored separately and never changes.
+//! Deliveries to webhooks, and messages of alerts. Each destination has one record of its waiting deliveries, which
+//! decides who attempts which delivery, and when. The content of a delivery is stored separately and never changes.
 
 use ::records::Space;
 use key_service_ledger::{
@@ -77,8 +77,8 @@ impl Store {
         self.with_bodies(&space, id, claimed).await
     }
 
-    /// Ends the attempt of a claimed delivery: adds it to the destination's latest attempts, and makes the delivery due at
-    /// `next` or removes it. Returns `false` and changes nothing if another attempt has begun since.
+    /// Ends the attempt of a claimed delivery: adds it to the destination's latest attempts, and makes the delivery due
+    /// at `next` or removes it. Returns `false` and changes nothing if another attempt has begun since.
     pub async fn finish_delivery(
         &self,
         account: AccountId,
@@ -140,7 +140,7 @@ impl Store {
             match value::<DeliveryContent>(&found) {
                 Ok(content) => deliveries.push(read_delivery(waiting, content)),
                 Err(_) => {
-                    tracing::warn!(queue = ?id, "cannot read a delivery; skipping it until it is due again");
+                    tracing::warn!(queue = %id, "cannot read a delivery; skipping it until it is due again");
                 }
             }
         }

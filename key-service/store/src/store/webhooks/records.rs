@@ -1,5 +1,7 @@
 //! Names, encodes and decodes the stored records of webhooks and deliveries.
 
+use std::fmt;
+
 use domain::webhook::{Delivery, StoredWebhook, Webhook};
 use key_service_ledger::{
     StoreError,
@@ -10,19 +12,40 @@ use shared::ids::{AlertId, EventId, WebhookId};
 
 use crate::store::layout;
 
-/// Names the deliveries that wait for one destination: a webhook or an alert.
+/// Names the deliveries that wait for one destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QueueId([u8; 16]);
+pub enum QueueId {
+    Webhook(WebhookId),
+    Alert(AlertId),
+}
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Webhook(id) => id.fmt(f),
+            Self::Alert(id) => id.fmt(f),
+        }
+    }
+}
+
+impl QueueId {
+    fn as_bytes(&self) -> &[u8; 16] {
+        match self {
+            Self::Webhook(id) => id.as_bytes(),
+            Self::Alert(id) => id.as_bytes(),
+        }
+    }
+}
 
 impl From<WebhookId> for QueueId {
     fn from(id: WebhookId) -> Self {
-        Self(*id.as_bytes())
+        Self::Webhook(id)
     }
 }
 
 impl From<AlertId> for QueueId {
     fn from(id: AlertId) -> Self {
-        Self(*id.as_bytes())
+        Self::Alert(id)
     }
 }
 
@@ -70,17 +93,17 @@ pub(crate) fn webhook(id: WebhookId) -> RecordName<WebhookRecord> {
 
 /// Names the waiting deliveries of a destination.
 pub(crate) fn pending(id: impl Into<QueueId>) -> RecordName<PendingDeliveries> {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'p', &id.into().0))
+    layout::name(layout::WEBHOOKS, layout::tagged(b'p', id.into().as_bytes()))
 }
 
 /// Names the latest attempts of a destination.
 pub(crate) fn attempts(id: impl Into<QueueId>) -> RecordName<DeliveryAttempts> {
-    layout::name(layout::WEBHOOKS, layout::tagged(b'a', &id.into().0))
+    layout::name(layout::WEBHOOKS, layout::tagged(b'a', id.into().as_bytes()))
 }
 
 /// Names the content of an event's delivery.
 pub(crate) fn delivery(id: impl Into<QueueId>, event: EventId) -> RecordName<DeliveryContent> {
-    layout::name(layout::DELIVERIES, [id.into().0, *event.as_bytes()].concat())
+    layout::name(layout::DELIVERIES, [*id.into().as_bytes(), *event.as_bytes()].concat())
 }
 
 pub(crate) fn unreadable(what: impl std::fmt::Display) -> StoreError {

@@ -3,13 +3,13 @@
 use shared::{ids::AlertId, wire::Noun};
 
 use crate::{
-    store::{Error, EventSlice, Made, RaiseOutcome, Raised},
+    store::{AlertTest, AlertTestOutcome, Error, EventSlice, Made, RaiseOutcome, Raised},
     suite::{Subject, act, after, open_account},
 };
 use domain::{
     alert::{
-        Alert, AlertAddress, AlertChange, AlertSubject, Channel, MAX_PENDING_MESSAGES, ReportedSubject, Rule,
-        Sealed, StoredAlert,
+        Alert, AlertAddress, AlertChange, AlertSubject, BETWEEN_TESTS, Channel, MAX_PENDING_MESSAGES,
+        ReportedSubject, Rule, Sealed, StoredAlert,
     },
     digest::Pepper,
     event::{EventKind, EventSearch},
@@ -87,7 +87,8 @@ pub(crate) async fn an_alert_is_raised_once_by_those_who_read_it_at_the_same_tim
     assert_eq!(first, Ok(RaiseOutcome::Kept));
     let second = store.raise_alert(account, &seen, &after, &raised(&seen, 2)).await;
     assert_eq!(second, Ok(RaiseOutcome::Changed));
-    store.consider_alert(account, &seen, &seen).await.unwrap();
+    assert_eq!(store.consider_alert(account, &seen, &seen).await, Ok(false));
+    assert_eq!(store.consider_alert(account, &after, &after).await, Ok(true));
     assert_eq!(store.alerts(account).await.unwrap(), [after]);
     let search = EventSearch { kind: Some("alert.raised"), ..EventSearch::default() };
     let events = store.events(account, search, EventSlice::latest(9)).await.unwrap().found;
@@ -109,4 +110,37 @@ pub(crate) async fn the_messages_of_an_alert_that_wait_are_bounded(subject: &mut
     }
     let claimed = store.claim_deliveries(account, alert(1).id, START, START, 999).await.unwrap();
     assert_eq!(claimed.len(), MAX_PENDING_MESSAGES);
+}
+
+pub(crate) async fn an_account_tests_one_alert_a_minute_even_if_it_makes_it_anew(subject: &mut impl Subject) {
+    let (one, other) = (open_account(subject.store(), 1).await, open_account(subject.store(), 2).await);
+    let store = subject.store();
+    let make = async |account, n| store.create_alert(account, alert(n), MANY, None).await.unwrap();
+    let test =
+        async |account, n: u8, test: AlertTest, at| store.test_alert(account, alert(n).id, &test, at).await;
+    let message = |n: u8| {
+        let event = act(after(n.into())).nth(n.into()).event(0, None, None, EventKind::KeyRevoked {});
+        AlertTest::Message(Delivery::new(event.id, None, "test".into(), String::new(), START))
+    };
+    for account in [one, other] {
+        make(account, 1).await;
+    }
+    let tested: Result<AlertTestOutcome, Error<Refused>> = Ok(AlertTestOutcome::Kept);
+    let lately: Result<AlertTestOutcome, Error<Refused>> = Ok(AlertTestOutcome::TestedLately);
+    assert_eq!(test(one, 1, message(1), START).await, tested);
+    assert_eq!(test(one, 1, message(2), START).await, lately);
+    store.delete_alert(one, alert(1).id).await.unwrap();
+    let unknown = Err(Error::Refused(Refused::NotFound(Noun::Alert)));
+    assert_eq!(test(one, 1, message(2), START.plus(BETWEEN_TESTS)).await, unknown);
+    make(one, 2).await;
+    let almost = START.plus(BETWEEN_TESTS - std::time::Duration::from_millis(1));
+    assert_eq!(test(one, 2, message(2), almost).await, lately, "another alert of the account");
+    let seen = store.alerts(one).await.unwrap().remove(0);
+    let event = AlertTest::Event(raised(&seen, 3).event);
+    assert_eq!(test(one, 2, event.clone(), almost).await, lately, "to the account's webhooks");
+    assert_eq!(test(other, 1, message(1), START).await, tested, "another account");
+    assert_eq!(store.claim_deliveries(one, alert(2).id, almost, almost, 9).await, Ok(Vec::new()));
+    assert_eq!(test(one, 2, event, START.plus(BETWEEN_TESTS)).await, tested);
+    assert_eq!(test(one, 2, message(4), START.plus(BETWEEN_TESTS)).await, lately, "an event is a test too");
+    assert_eq!(test(one, 2, message(4), START.plus(BETWEEN_TESTS * 2)).await, tested);
 }
