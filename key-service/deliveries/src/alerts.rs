@@ -8,6 +8,7 @@ mod chat;
 mod findings;
 mod mail;
 mod message;
+mod smtp;
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -31,7 +32,8 @@ use key_service_management::Management;
 use key_service_store::store::{EventsPage, RaiseOutcome, Raised, Store, StoreError};
 use message::AlertMessage;
 
-pub use mail::{BadMail, Mailer};
+pub use mail::Mailer;
+pub use smtp::BadMail;
 
 /// Maximum number of events that one look considers for an alert, so that a busy account leaves time for others.
 const EVENTS_AT_ONCE: usize = 256;

@@ -3,7 +3,7 @@
 use std::{error::Error as _, io, time::Duration};
 
 use lettre::{
-    AsyncSmtpTransport, AsyncTransport, Message as Mail, Tokio1Executor,
+    Message as Mail,
     message::{Mailbox, header::ContentType},
     transport::smtp,
 };
@@ -14,7 +14,13 @@ use shared::{
 };
 use tokio::time::{Instant, timeout};
 
-use crate::{alerts::message::AlertMessage, sender::ATTEMPT_DEADLINE};
+use crate::{
+    alerts::{
+        message::AlertMessage,
+        smtp::{BadMail, SmtpServer},
+    },
+    sender::ATTEMPT_DEADLINE,
+};
 use domain::webhook::ReceiverAnswer;
 
 /// Pause after an attempt without an answer. Attempts that hang would soon take every slot, also those for other
@@ -25,7 +31,7 @@ const LEFT_ALONE: &str = "not tried, because the mail server did not answer a mo
 
 /// Sends mails through one server.
 pub struct Mailer {
-    server: AsyncSmtpTransport<Tokio1Executor>,
+    server: SmtpServer,
     from: Mailbox,
     pub(crate) deadline: Duration,
     /// Pause after an attempt without an answer.
@@ -34,45 +40,23 @@ pub struct Mailer {
     silent_until: Mutex<Option<Instant>>,
 }
 
-/// Why the settings of a mail server cannot be used. It never contains the URL, which may hold a password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadMail {
-    #[error("must be smtps://user:password@host, smtp://host?tls=required or smtp://host")]
-    Url,
-    #[error("has a password and no TLS; write smtps://, or add ?tls=required")]
-    Unencrypted,
-    #[error("must be an email address, such as Faregate <faregate@example.com>")]
-    From,
-}
-
 impl Mailer {
     /// Makes a mailer for the server at this URL. Passwords are sent only with TLS, or to this machine.
     pub fn new(url: &SecretString, from: &str) -> Result<Self, BadMail> {
-        let text = url.expose_secret();
-        let (scheme, rest) = text.split_once("://").ok_or(BadMail::Url)?;
-        let (authority, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let authority = authority.split('/').next().unwrap_or(authority);
-        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let is_here = ["localhost", "127.0.0.1", "[::1]"]
-            .iter()
-            .any(|here| host.strip_prefix(here).is_some_and(|port| port.is_empty() || port.starts_with(':')));
-        let is_encrypted = scheme == "smtps" || query.split('&').any(|part| part == "tls=required");
-        if user.contains(':') && !is_encrypted && !is_here {
-            return Err(BadMail::Unencrypted);
-        }
-        let server = AsyncSmtpTransport::<Tokio1Executor>::from_url(text).map_err(|_| BadMail::Url)?;
+        let server = SmtpServer::parse(url.expose_secret())?;
         let from = from.parse().map_err(|_| BadMail::From)?;
-        let deadline = ATTEMPT_DEADLINE;
-        let server = server.timeout(Some(deadline)).build();
-        Ok(Self { server, from, deadline, pause: SILENCE, silent_until: Mutex::default() })
+        let silent_until = Mutex::default();
+        Ok(Self { server, from, deadline: ATTEMPT_DEADLINE, pause: SILENCE, silent_until })
     }
 
     /// Connects to the server, signs in, and sends nothing. The error says why that failed.
     pub async fn check(&self) -> Result<(), String> {
-        match timeout(self.deadline, self.server.test_connection()).await {
-            Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err("the server ends the connection".to_owned()),
-            Ok(Err(error)) => Err(reason(&error).to_owned()),
+        match timeout(self.deadline, self.server.connect()).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(match error.status() {
+                Some(code) => format!("it answers {code}"),
+                None => reason(&error).to_owned(),
+            }),
             Err(_) => Err(NO_ANSWER.to_owned()),
         }
     }
@@ -84,8 +68,8 @@ impl Mailer {
         if !self.may_try() {
             return none(LEFT_ALONE);
         }
-        let answer = match timeout(self.deadline, self.server.send(mail)).await {
-            Ok(Ok(response)) => Ok(response.code()),
+        let answer = match timeout(self.deadline, self.server.send(&mail)).await {
+            Ok(Ok(code)) => Ok(code),
             Ok(Err(error)) => error.status().ok_or_else(|| reason(&error)),
             Err(_) => Err(NO_ANSWER),
         };

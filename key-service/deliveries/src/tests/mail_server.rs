@@ -20,6 +20,8 @@ pub(super) enum Mood {
     Accepts,
     /// It says nothing.
     Hangs,
+    /// It accepts mails, and says nothing to a goodbye.
+    NeverEnds,
     /// It answers the recipient with this status.
     Refuses(u16),
 }
@@ -91,6 +93,7 @@ async fn serve(stream: TcpStream, mood: Mood, kept: &Mutex<Vec<String>>) -> std:
                 kept.lock().push(std::mem::take(&mut mail));
                 "250 OK\r\n".to_owned()
             }
+            "QUIT" if matches!(mood, Mood::NeverEnds) => std::future::pending().await,
             "QUIT" => {
                 writer.write_all(b"221 bye\r\n").await?;
                 return Ok(());

@@ -136,6 +136,20 @@ async fn a_mail_server_that_says_nothing_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
+async fn a_mail_that_was_accepted_is_not_sent_again_if_the_server_does_not_end_the_connection() {
+    let server = MailServer::start(|_| Mood::NeverEnds).await;
+    let desk = Desk::open(Some(mailer(&server))).await;
+    let key = desk.key("one", None).await;
+    let alert = desk.alert(Rule::Refused, Channel::Email, "ops@example.com").await;
+    desk.exceed(key, USD / 2).await;
+    for _ in 0..3 {
+        desk.pass(Duration::from_mins(1)).await;
+    }
+    assert_eq!(desk.answers(&alert).await, [ReceiverAnswer::Status(250)]);
+    assert_eq!(server.mails().len(), 1);
+}
+
+#[tokio::test]
 async fn a_server_without_the_tls_that_its_url_asks_for_gets_no_mail() {
     for (scheme, query, says) in [
         ("smtp", "?tls=required", "the server does not support what its URL asks for"),
@@ -160,6 +174,8 @@ fn a_password_is_sent_with_tls_or_to_this_machine() {
         "smtps://user:secret@mail.example.com",
         "smtp://user:secret@mail.example.com?tls=required",
         "smtp://user:secret@127.0.0.1:2525",
+        "smtp://user:secret@[::1]",
+        "smtps://user%40example.com:p%3A%2F%40ss@mail.example.com/gateway.example.com",
         "smtp://mail.example.com",
     ] {
         assert_eq!(mailer(good), Ok(()), "{good}");
@@ -167,6 +183,9 @@ fn a_password_is_sent_with_tls_or_to_this_machine() {
     for bad in ["smtp://user:secret@mail.example.com", "smtp://u:p@mail.example.com?tls=opportunistic"] {
         assert_eq!(mailer(bad), Err(crate::BadMail::Unencrypted), "{bad}");
     }
-    assert_eq!(mailer("mail.example.com"), Err(crate::BadMail::Url));
+    for bad in ["mail.example.com", "http://mail.example.com", "smtp://mail.example.com?tls=maybe", "smtp://"]
+    {
+        assert_eq!(mailer(bad), Err(crate::BadMail::Url), "{bad}");
+    }
     assert_eq!(Mailer::new(&"smtp://mail.example.com".into(), "nobody").map(drop), Err(crate::BadMail::From));
 }
