@@ -18,6 +18,7 @@ use shared::{
 use shared_config::{ConfigError, Pem, checked_token, either, parse_secret};
 use shared_door::tls::validity::{self, Decisive};
 
+use crate::mail_options::MailOptions;
 use domain::digest::{Pepper, Peppers};
 use key_service_management::MAX_KEYS_PER_ACCOUNT;
 use key_service_records::{
@@ -141,7 +142,10 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_PUBLIC_URL", value_name = "URL", value_parser = parse_public_url, global = true)]
     pub public_url: Option<Uri>,
 
-    /// Private networks that webhooks may reach, such as 10.0.0.0/8, separated by commas
+    #[command(flatten)]
+    pub mail: MailOptions,
+
+    /// Private networks that webhooks and alerts may reach, such as 10.0.0.0/8, separated by commas
     #[arg(long, env = "FAREGATE_WEBHOOK_NETWORKS", value_name = "NETWORKS", value_delimiter = ',')]
     pub webhook_networks: Vec<Network>,
 

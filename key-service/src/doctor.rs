@@ -36,6 +36,7 @@ pub async fn examine(
         ("FAREGATE_PREVIOUS_PEPPER_FILE", &options.previous_pepper_file),
         ("FAREGATE_PREVIOUS_INTERNAL_TOKEN_FILE", &options.previous_internal_token_file),
         ("FAREGATE_STORE_FILE", &options.store_file),
+        ("FAREGATE_SMTP_URL_FILE", &options.mail.smtp_url_file),
     ] {
         doctor.secret_file(setting, file.as_deref());
     }
@@ -45,6 +46,7 @@ pub async fn examine(
             if previous.is_some() { "is accepted too: a rotation is under way" } else { "is not accepted" };
         format!("a previous internal token {is_rotating}")
     });
+    mail(doctor, options).await;
     let peppers = doctor.check("secrets", peppers, |peppers| match peppers {
         Some(peppers) => format!(
             "the pepper's record is \"{}\"; it must be the same in all key-services",
@@ -61,6 +63,24 @@ pub async fn examine(
     match peppers {
         Some(peppers) => examine_store(doctor, common, options, peppers, clock).await,
         None => doctor.well("store", "nothing has been created yet"),
+    }
+}
+
+/// Connects to the mail server, if there is one, and sends nothing.
+async fn mail(doctor: &mut Doctor, options: &Options) {
+    match options.mail.mailer() {
+        Ok(None) => doctor.well("mail", "no mail server is set up, so alerts cannot be sent by mail"),
+        Ok(Some(mailer)) => match mailer.check().await {
+            Ok(()) => doctor.well("mail", "the mail server answers, and accepts the sign-in"),
+            Err(says) => {
+                doctor.warn(
+                    "mail",
+                    format!("the mail server: {says}"),
+                    "correct FAREGATE_SMTP_URL, or start the server",
+                );
+            }
+        },
+        Err(e) => doctor.fail("mail", e, "correct the setting"),
     }
 }
 

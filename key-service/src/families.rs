@@ -74,4 +74,18 @@ pub const FAMILIES: &[Family] = &[
         "keyservice_webhooks_disabled_total",
         "webhooks disabled because an event could not be delivered for a day, or the answer was 410",
     ),
+    Family::counter("keyservice_alerts_raised_total", "messages of alerts, sent or queued, by rule").labelled(),
+    Family::counter(
+        "keyservice_alert_findings_suppressed_total",
+        "findings that an alert did not report because it had reported their subject within its interval, or too many subjects",
+    ),
+    Family::counter(
+        "keyservice_alert_attempts_total",
+        "attempts to send a message of an alert, by channel: `sent`, `refused` (another status), `no_answer`",
+    )
+    .labelled(),
+    Family::counter(
+        "keyservice_alert_messages_dropped_total",
+        "messages of alerts that were refused for good, could not be sent for a day, or found 64 others waiting",
+    ),
 ];

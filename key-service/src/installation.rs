@@ -136,7 +136,8 @@ impl Installation {
         let credentials = Arc::new(Credentials::new(store.clone(), peppers, common.key_prefix.clone()));
         let management = Management::new(store.clone(), clock.clone(), credentials.clone())
             .with_max_keys(options.max_keys_per_account)
-            .with_webhook_networks(options.webhook_networks.clone());
+            .with_webhook_networks(options.webhook_networks.clone())
+            .with_mail(options.mail.is_set());
         let management = match catalog {
             Some(catalog) => management.with_catalog(catalog),
             None => management,

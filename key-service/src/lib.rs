@@ -9,6 +9,7 @@ pub mod doctor;
 mod families;
 pub mod first_run;
 pub mod installation;
+pub mod mail_options;
 pub mod operator;
 mod readiness;
 pub mod server;

@@ -21,7 +21,7 @@ use crate::{
     installation::{Installation, InstallationParts},
 };
 use domain::digest::Peppers;
-use key_service_deliveries::{Dispatcher, Sender};
+use key_service_deliveries::{AlertParts, Alerts, Dispatcher, Sender};
 use key_service_operator::ProgramFacts;
 use key_service_page::app::Site;
 use key_service_spending::{
@@ -79,6 +79,7 @@ impl RunningKeyService {
         };
         let KeyServiceParts { bounds, catalog, internal_token, tls, clients_use_tls, .. } = parts;
         let Installation { store, clock, credentials, management, .. } = installation.clone();
+        let mailer = options.mail.mailer()?;
         let http_listener = bind("FAREGATE_KEY_HTTP_LISTEN", options.key_http_listen)?;
         let grpc_listener = bind("FAREGATE_KEY_GRPC_LISTEN", options.key_grpc_listen)?;
         let (http_at, grpc_at) = (http_listener.local_addr()?, grpc_listener.local_addr()?);
@@ -103,7 +104,10 @@ impl RunningKeyService {
         let dashboard = key_service_dashboard::router(management.clone(), catalog.clone(), site.clone());
         let operator = key_service_operator::router(management.clone(), catalog.clone(), site, program);
         let sender = Sender::new(&options.webhook_networks);
+        let parts = AlertParts::new(&store, &clock, &credentials, &management);
+        let alerts = Alerts::new(parts, public_url.map(ToString::to_string), mailer);
         let dispatcher = Dispatcher::new(store.clone(), clock.clone(), credentials.clone(), sender);
+        let dispatcher = dispatcher.with_alerts(alerts);
         let app = key_service_http::router(
             management,
             clock.clone(),

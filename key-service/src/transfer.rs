@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use shared::{
     clock::Clock,
     secret::{ExposeSecret, SecretString},
+    text::grouped,
 };
 use tokio::time::Instant;
 
@@ -207,21 +208,8 @@ impl TransferProgress {
 }
 
 fn counts(records: u64, entries: u64, values: u64) -> String {
-    let [records, entries, values] = [records, entries, values].map(grouped);
+    let [records, entries, values] = [records, entries, values].map(|count| grouped(&count.to_string()));
     format!("{records} records, {entries} entries of indexes, {values} entries of journals and events")
-}
-
-/// Writes a number with thousands separators.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 pub(crate) async fn show(

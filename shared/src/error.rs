@@ -132,6 +132,8 @@ codes! {
     GroupNotFound = "group_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this webhook.
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "invalid_request_error";
+    /// The account does not have this alert.
+    AlertNotFound = "alert_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this management key.
     ManagementKeyNotFound = "management_key_not_found", NOT_FOUND, "invalid_request_error";
     /// The account does not have this member.
@@ -154,6 +156,8 @@ codes! {
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// The account has the maximum number of webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
+    /// The account has reached the bound on alerts.
+    TooManyAlerts = "too_many_alerts", BAD_REQUEST, "invalid_request_error";
     /// The account has reached the bound on members.
     TooManyMembers = "too_many_members", BAD_REQUEST, "invalid_request_error";
     /// Another account has the name.

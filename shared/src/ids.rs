@@ -167,6 +167,11 @@ id!(
     "wh_"
 );
 id!(
+    /// An alert: a rule about an account, and where its messages go.
+    AlertId,
+    "alr_"
+);
+id!(
     /// An HTTP request. Its id is in `x-request-id`.
     RequestId,
     "req_"

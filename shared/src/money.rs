@@ -7,6 +7,8 @@ use schemars::json_schema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::text::grouped;
+
 const NANOS_PER_USD: i64 = 1_000_000_000;
 
 /// Number of decimal places of an amount in dollars.
@@ -76,6 +78,14 @@ impl NanoUsd {
         }
         Ok(Self(if decimal.negative { -nanos } else { nanos }))
     }
+}
+
+/// Writes an exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
+pub fn usd(amount: NanoUsd) -> String {
+    let text = amount.to_string();
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    format!("{sign}${}.{fraction:0<2}", grouped(whole))
 }
 
 /// Reason why a text is not an amount.
@@ -284,6 +294,20 @@ mod tests {
             assert_eq!(serde_json::to_string(&NanoUsd(nanos)).unwrap(), text);
         }
         assert_eq!(NanoUsd(i64::MIN).to_string(), "-9223372036.854775808");
+    }
+
+    #[test]
+    fn amounts_are_shown_exactly() {
+        for (nanos, shown) in [
+            (0, "$0.00"),
+            (1, "$0.000000001"),
+            (4_215_000, "$0.004215"),
+            (500_000_000, "$0.50"),
+            (1_234_567_000_000_000, "$1,234,567.00"),
+            (-1_500_000_000, "−$1.50"),
+        ] {
+            assert_eq!(usd(NanoUsd::from_nanos(nanos)), shown);
+        }
     }
 
     proptest! {

@@ -41,6 +41,18 @@ pub fn shown_method(method: &Method) -> String {
     shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
+/// Writes digits with a comma between thousands.
+pub fn grouped(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// Returns the first characters of a text, at most `most` of them.
 pub fn cut(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])

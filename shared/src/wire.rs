@@ -18,8 +18,8 @@ mod value;
 pub use bounds::*;
 pub use event::{ActorObject, EVENT_TYPES, EventObject, OPERATOR_EVENT_TYPES, TEST_EVENT_TYPE};
 pub use field::{
-    AccountField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind, ManagementKeyField,
-    MemberField, SuspensionField, WebhookField,
+    AccountField, AlertField, Bound, DefaultField, Field, Fields, GroupField, Input, KeyField, Kind,
+    ManagementKeyField, MemberField, SuspensionField, WebhookField,
 };
 pub use money::{GroupPaymentBody, GroupRefundBody, MoneyField, PayingFields, PaymentBody, RefundBody};
 pub use noun::{Noun, Reach};
@@ -29,9 +29,9 @@ pub use operator::{
 pub use operator_route::OPERATOR_ROUTES;
 pub use path::*;
 pub use reading::{
-    AttemptList, AttemptObject, BillObject, Credits, OwnGroup, PaymentObject, RefusalObject, RevokedKeys,
-    UsageList, UsageObject,
+    AttemptList, AttemptObject, BillObject, Credits, MessageList, MessageObject, OwnGroup, PaymentObject,
+    RefusalObject, RevokedKeys, UsageList, UsageObject,
 };
 pub use route::{Endpoint, MAX_TOP, NounAct, ROUTES, Route};
-pub use schema::{GroupObject, KeyObject, Object, WebhookObject};
+pub use schema::{AlertObject, GroupObject, KeyObject, Object, WebhookObject};
 pub use value::{Kept, Limit, LimitWindow, Raise, Value};

@@ -36,7 +36,7 @@ pub struct StoreShow {
     /// The account's name
     #[arg(long, value_name = "NAME")]
     pub account: String,
-    /// A key (ak_…), group (grp_…), generation (gen_…), deposit (dep_…), management key (mk_…), member (mem_…) or webhook (wh_…)
+    /// A key (ak_…), group (grp_…), generation (gen_…), deposit (dep_…), management key (mk_…), member (mem_…), webhook (wh_…) or alert (alr_…)
     #[arg(long, value_name = "ID")]
     pub id: Option<ShownObject>,
 }

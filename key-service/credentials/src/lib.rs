@@ -12,14 +12,15 @@ use parking_lot::RwLock;
 use quick_cache::sync::Cache;
 use ring::digest::{SHA256, digest as hash};
 use shared::{
-    ids::{AccountId, MemberId, Principal, WebhookId},
+    ids::{AccountId, AlertId, MemberId, Principal, WebhookId},
     key::{Class, Prefix, Presented},
     refusal::Refusal,
-    secret::SecretString,
+    secret::{ExposeSecret, SecretString},
     time::Timestamp,
 };
 
 use domain::{
+    alert::{Alert, AlertAddress, AlertDestination, Sealed},
     digest::{Digest, ForeignKey, Peppers},
     key::{ApiKey, Status},
     ledger::Standing,
@@ -239,6 +240,24 @@ impl Credentials {
     /// Derives a stored webhook's secret from whichever pepper reproduces the stored digest; `None` if none does.
     pub fn secret_of(&self, webhook: &Webhook) -> Option<WebhookSecret> {
         WebhookSecret::of(&self.peppers, webhook.id, &webhook.secret)
+    }
+
+    /// Seals an address of an alert. `nonce` is random.
+    pub fn seal(
+        &self,
+        alert: AlertId,
+        destination: &AlertDestination,
+        address: &SecretString,
+        nonce: [u8; 12],
+    ) -> AlertAddress {
+        let sealed = Sealed::new(&self.peppers.current, alert, address, nonce);
+        AlertAddress { shown: destination.shown(), sealed }
+    }
+
+    /// Opens the address of an alert; `None` if another pepper sealed it.
+    pub fn open(&self, alert: &Alert) -> Option<AlertDestination> {
+        let address = alert.address.sealed.open(&self.peppers, alert.id)?;
+        AlertDestination::parse(alert.channel, address.expose_secret()).ok()
     }
 
     /// Returns the secret of a new second factor.

@@ -274,6 +274,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
                 bdi { (name) } ", " (role_of(previous_role, *previous_group_id, named)) " → " (role_of(role, *group_id, named))
             },
             EventKind::WebhookDisabled { url, .. } => bdi { (url) },
+            EventKind::AlertRaised { title, .. } => bdi { (title) },
             EventKind::AccountSuspended { reason } => bdi { (reason) },
             EventKind::AccountRestored {} | EventKind::AccountClosed {}
                 | EventKind::KeyRevoked {} | EventKind::GroupArchived {} | EventKind::MemberSignedIn { .. } => {},

@@ -34,6 +34,7 @@ use shared_catalog::Catalog;
 use shared_config::current::Current;
 
 mod activity;
+mod alerts;
 mod api_keys;
 mod events;
 /// Groups: the list, the page of a group, and actions on groups.
@@ -115,6 +116,11 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
         .route("/dashboard/webhooks/{id}/test", post(webhooks::test))
         .route("/dashboard/webhooks/{id}/enabled", post(webhooks::set_enabled))
         .route("/dashboard/webhooks/{id}/delete", get(webhooks::confirm).post(webhooks::delete))
+        .route("/dashboard/alerts", get(alerts::list).post(alerts::create))
+        .route("/dashboard/alerts/{id}", get(alerts::show))
+        .route("/dashboard/alerts/{id}/test", post(alerts::test))
+        .route("/dashboard/alerts/{id}/enabled", post(alerts::set_enabled))
+        .route("/dashboard/alerts/{id}/delete", get(alerts::confirm).post(alerts::delete))
         .route("/dashboard/try-it", get(try_it::show))
         .route(YOU, get(you::show))
         .route("/dashboard/you/password", post(you::set_password))

@@ -1,8 +1,9 @@
-//! Delivers events to webhooks. All key-services do so in parallel.
+//! Delivers events to webhooks, and messages of alerts. All key-services do so in parallel.
 //!
 //! Creating deliveries also advances the webhook's cursor, and each attempt is claimed in the store. So two
 //! key-services never make the same attempt, and an attempt whose key-service has died becomes due again.
 
+mod alerts;
 mod connector;
 #[cfg(test)]
 mod fuzz;
@@ -32,10 +33,12 @@ use shared_observe::failure_log::Throttle;
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub use alerts::{AlertParts, Alerts, BadMail, Mailer};
 use places::Places;
 pub use sender::Sender;
 
 use domain::{
+    alert::{Alert, Channel, MessageOutcome},
     event::{Act, Actor, EventSearch},
     webhook::{
         Attempt, Delivery, DeliveryOutcome, DisabledReason, ReceiverAnswer, StoredWebhook, Webhook,
@@ -43,10 +46,12 @@ use domain::{
     },
 };
 use key_service_credentials::Credentials;
-use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Store, StoreError};
+use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, QueueId, Store, StoreError};
 
 /// Pause between two checks for events and due deliveries. It limits how late a first attempt can be.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Pause between two checks for something that alerts report.
+const CONSIDER_EVERY: Duration = Duration::from_secs(1);
 /// Number of accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
 /// Maximum number of an account's events that one check turns into deliveries, so that a busy account leaves time for
@@ -56,11 +61,28 @@ const EVENTS_AT_ONCE: usize = 64;
 /// result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
+/// Where attempts go.
+#[derive(Clone)]
+enum SendTarget {
+    Webhook(Webhook),
+    Alert(Alert),
+}
+
+impl SendTarget {
+    fn queue(&self) -> QueueId {
+        match self {
+            Self::Webhook(webhook) => webhook.id.into(),
+            Self::Alert(alert) => alert.id.into(),
+        }
+    }
+}
+
 pub struct Dispatcher {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     credentials: Arc<Credentials>,
     sender: Sender,
+    alerts: Option<Alerts>,
     places: Places,
     looks: AtomicUsize,
     warned: Mutex<Throttle<AccountId>>,
@@ -75,7 +97,14 @@ impl Dispatcher {
         sender: Sender,
     ) -> Self {
         let (places, looks, warned) = (Places::default(), AtomicUsize::new(0), Mutex::default());
-        Self { store, clock, credentials, sender, places, looks, warned, running: TaskTracker::new() }
+        let (alerts, running) = (None, TaskTracker::new());
+        Self { store, clock, credentials, sender, alerts, places, looks, warned, running }
+    }
+
+    /// Considers alerts as well.
+    #[must_use]
+    pub fn with_alerts(self, alerts: Alerts) -> Self {
+        Self { alerts: Some(alerts), ..self }
     }
 
     /// Delivers events until `shutdown`, then waits for the running attempts.
@@ -86,15 +115,23 @@ impl Dispatcher {
                 sleep(LOOK_EVERY).await;
             }
         };
+        // Sums may take seconds to read, and must not delay deliveries.
+        let considering = async {
+            loop {
+                self.consider_alerts().await;
+                sleep(CONSIDER_EVERY).await;
+            }
+        };
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = looking => {}
+            () = considering => {}
         }
         self.running.close();
         self.running.wait().await;
     }
 
-    /// Checks all accounts that have webhooks, once.
+    /// Checks all accounts that have webhooks or alerts, once.
     async fn look(self: &Arc<Self>) {
         match self.store.accounts_with_webhooks().await {
             Ok(accounts) => {
@@ -105,6 +142,20 @@ impl Dispatcher {
             }
             Err(error) => tracing::debug!(%error, "cannot list the accounts with webhooks; trying again"),
         }
+    }
+
+    /// Considers the alerts of all accounts, once.
+    async fn consider_alerts(&self) {
+        let Some(alerts) = &self.alerts else { return };
+        let Ok(accounts) = self.store.accounts_with_webhooks().await else { return };
+        let looks = accounts.into_iter().map(async |account| {
+            if let Err(error) = alerts.consider(account).await
+                && self.warned.lock().passes(account, Instant::now())
+            {
+                tracing::warn!(%account, %error, "cannot consider alerts; trying again");
+            }
+        });
+        stream::iter(looks).buffer_unordered(LOOKED_AT_ONCE).collect::<()>().await;
     }
 
     async fn look_at(self: &Arc<Self>, account: AccountId, look: usize) {
@@ -130,14 +181,25 @@ impl Dispatcher {
         if let Some(after) = page_of_look(&webhooks, last, look) {
             self.fan_out(account, &webhooks, after).await?;
         }
-        let mut webhooks: HashMap<_, _> =
-            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| (webhook.id, webhook)).collect();
-        for id in self.places.webhooks_in_turn(account, webhooks.keys().copied().collect()) {
-            if let Some(webhook) = webhooks.remove(&id) {
-                self.begin_attempts(account, webhook).await?;
+        let mut targets: Vec<SendTarget> =
+            webhooks.into_iter().map(|StoredWebhook { webhook, .. }| SendTarget::Webhook(webhook)).collect();
+        if self.alerts.is_some() {
+            let alerts = self.store.alerts(account).await?.into_iter().map(|stored| stored.alert);
+            // Webhooks get an alert as an event, so nothing waits for the alert itself.
+            let have_queues = alerts.filter(|alert| alert.channel != Channel::Webhook);
+            targets.extend(have_queues.map(SendTarget::Alert));
+        }
+        let mut targets: HashMap<_, _> = targets.into_iter().map(|target| (target.queue(), target)).collect();
+        let mut outcome = Ok(());
+        for id in self.places.webhooks_in_turn(account, targets.keys().copied().collect()) {
+            // A queue that cannot be read does not hold up the others.
+            if let Some(target) = targets.remove(&id)
+                && let Err(error) = self.begin_attempts(account, target).await
+            {
+                outcome = Err(error);
             }
         }
-        Ok(())
+        outcome
     }
 
     /// Creates deliveries from the page of events after `after`, for each webhook whose next event is on that page.
@@ -168,19 +230,19 @@ impl Dispatcher {
     async fn begin_attempts(
         self: &Arc<Self>,
         account: AccountId,
-        webhook: Webhook,
+        target: SendTarget,
     ) -> Result<(), StoreError> {
-        let places = self.places.take(account, webhook.id);
+        let places = self.places.take(account, target.queue());
         if places.is_empty() {
             return Ok(());
         }
         let now = self.clock.now();
         let until = now.plus(CLAIMED_FOR);
-        let claimed = self.store.claim_deliveries(account, webhook.id, now, until, places.len()).await?;
+        let claimed = self.store.claim_deliveries(account, target.queue(), now, until, places.len()).await?;
         for (delivery, place) in claimed.into_iter().zip(places) {
-            let (dispatcher, webhook) = (Arc::clone(self), webhook.clone());
+            let (dispatcher, target) = (Arc::clone(self), target.clone());
             self.running.spawn(async move {
-                if let Err(error) = dispatcher.attempt(account, webhook, delivery).await {
+                if let Err(error) = dispatcher.attempt(account, target, delivery).await {
                     tracing::warn!(%account, %error, "cannot record a delivery's result; it will be sent again");
                 }
                 drop(place);
@@ -193,30 +255,21 @@ impl Dispatcher {
     async fn attempt(
         &self,
         account: AccountId,
-        webhook: Webhook,
+        target: SendTarget,
         delivery: Delivery,
     ) -> Result<(), StoreError> {
         let (at, began) = (self.clock.now(), Instant::now());
-        let answer = match self.credentials.secret_of(&webhook) {
-            Some(secret) => self.sender.send(&webhook.url, &secret, &delivery, at).await,
-            None => ReceiverAnswer::None("the secret was made with another pepper".into()),
-        };
+        let answer = self.send(&target, &delivery, at).await;
         let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let now = self.clock.now();
-        let outcome = delivery.outcome(&answer, now, u16::from_le_bytes(random_bytes(&*self.clock)));
-        count(&answer);
-        let (event, kind) = (delivery.event, delivery.kind.clone());
-        let (next, ends) = match outcome {
-            DeliveryOutcome::Done => (None, None),
-            DeliveryOutcome::Again(next) => (Some(next), None),
-            // If this process dies before it disables the webhook, another attempt makes the decision again.
-            DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
-        };
+        let (event, kind, now) = (delivery.event, delivery.kind.clone(), self.clock.now());
+        let (next, ends) = self.next(&target, &delivery, &answer);
         let attempt = Attempt { event, kind, at, milliseconds, answer };
-        let is_last = self.store.finish_delivery(account, webhook.id, delivery, &attempt, next).await?;
-        match ends.filter(|_| is_last) {
-            Some(reason) => self.disable(account, webhook.id, reason, now).await,
-            None => Ok(()),
+        let is_last = self.store.finish_delivery(account, target.queue(), delivery, &attempt, next).await?;
+        match (&target, ends.filter(|_| is_last)) {
+            (SendTarget::Webhook(webhook), Some(reason)) => {
+                self.disable(account, webhook.id, reason, now).await
+            }
+            (SendTarget::Webhook(_) | SendTarget::Alert(_), _) => Ok(()),
         }
     }
 
@@ -238,6 +291,49 @@ impl Dispatcher {
             // The webhook was removed in the meantime.
             Err(Error::Refused(_)) => Ok(()),
             Err(Error::Store(cause)) => Err(cause),
+        }
+    }
+
+    async fn send(&self, target: &SendTarget, delivery: &Delivery, at: Timestamp) -> ReceiverAnswer {
+        match (target, &self.alerts) {
+            (SendTarget::Webhook(webhook), _) => match self.credentials.secret_of(webhook) {
+                Some(secret) => self.sender.send(&webhook.url, &secret, delivery, at).await,
+                None => ReceiverAnswer::None("the secret was made with another pepper".into()),
+            },
+            (SendTarget::Alert(alert), Some(alerts)) => alerts.send(&self.sender, alert, delivery).await,
+            (SendTarget::Alert(_), None) => ReceiverAnswer::None("this key-service sends no alerts".into()),
+        }
+    }
+
+    /// Decides when the next attempt is due after an answer, and whether the webhook is to be disabled.
+    fn next(
+        &self,
+        target: &SendTarget,
+        delivery: &Delivery,
+        answer: &ReceiverAnswer,
+    ) -> (Option<Timestamp>, Option<DisabledReason>) {
+        let (now, chance) = (self.clock.now(), u16::from_le_bytes(random_bytes(&*self.clock)));
+        match target {
+            SendTarget::Webhook(_) => {
+                count(answer);
+                match delivery.outcome(answer, now, chance) {
+                    DeliveryOutcome::Done => (None, None),
+                    DeliveryOutcome::Again(next) => (Some(next), None),
+                    // If this process dies before it disables the webhook, another attempt makes the decision again.
+                    DeliveryOutcome::Disable(reason) => (Some(now.plus(CLAIMED_FOR)), Some(reason)),
+                }
+            }
+            SendTarget::Alert(alert) => {
+                alerts::count(alert, answer);
+                match alert.outcome(delivery, answer, now, chance) {
+                    MessageOutcome::Sent => (None, None),
+                    MessageOutcome::Again(next) => (Some(next), None),
+                    MessageOutcome::Dropped => {
+                        alerts::dropped();
+                        (None, None)
+                    }
+                }
+            }
         }
     }
 }

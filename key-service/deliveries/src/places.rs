@@ -1,4 +1,6 @@
-//! Slots for attempts. There are few, and accounts share them so that one account's slow receivers do not block other
+//! Slots for attempts. A webhook here is any destination: a webhook, or an alert.
+//!
+//! There are few, and accounts share them so that one account's slow receivers do not block other
 //! accounts.
 
 use std::{
@@ -6,8 +8,9 @@ use std::{
     sync::Arc,
 };
 
+use key_service_store::store::QueueId;
 use parking_lot::Mutex;
-use shared::ids::{AccountId, WebhookId};
+use shared::ids::AccountId;
 
 /// Maximum number of concurrent attempts in this process. Each has its own connection.
 const MAX_ATTEMPTS: usize = 64;
@@ -35,7 +38,7 @@ struct Taken {
 struct AccountSlots {
     places: usize,
     last_turn: u64,
-    webhooks: HashMap<WebhookId, WebhookSlots>,
+    webhooks: HashMap<QueueId, WebhookSlots>,
 }
 
 #[derive(Default)]
@@ -48,7 +51,7 @@ struct WebhookSlots {
 pub(super) struct AttemptPlace {
     places: Places,
     account: AccountId,
-    webhook: WebhookId,
+    webhook: QueueId,
 }
 
 impl Places {
@@ -64,11 +67,7 @@ impl Places {
     }
 
     /// Sorts an account's webhooks in the same way. Forgets all other webhooks.
-    pub(super) fn webhooks_in_turn(
-        &self,
-        account: AccountId,
-        mut webhooks: Vec<WebhookId>,
-    ) -> Vec<WebhookId> {
+    pub(super) fn webhooks_in_turn(&self, account: AccountId, mut webhooks: Vec<QueueId>) -> Vec<QueueId> {
         if let Some(of_account) = self.0.lock().accounts.get_mut(&account) {
             let known = &mut of_account.webhooks;
             known.retain(|webhook, of| of.places > 0 || webhooks.contains(webhook));
@@ -80,7 +79,7 @@ impl Places {
     }
 
     /// Takes all slots that the webhook may still have.
-    pub(super) fn take(&self, account: AccountId, webhook: WebhookId) -> Vec<AttemptPlace> {
+    pub(super) fn take(&self, account: AccountId, webhook: QueueId) -> Vec<AttemptPlace> {
         let mut taken = self.0.lock();
         let free = MAX_ATTEMPTS - taken.places;
         let of_account = taken.accounts.entry(account).or_default();
@@ -119,7 +118,7 @@ impl Drop for AttemptPlace {
 
 #[cfg(test)]
 mod tests {
-    use shared::time::Timestamp;
+    use shared::{ids::WebhookId, time::Timestamp};
 
     use super::*;
 
@@ -127,8 +126,8 @@ mod tests {
         AccountId::new(Timestamp::from_millis(1), [n; 10])
     }
 
-    fn webhook(n: u8) -> WebhookId {
-        WebhookId::new(Timestamp::from_millis(1), [n; 10])
+    fn webhook(n: u8) -> QueueId {
+        WebhookId::new(Timestamp::from_millis(1), [n; 10]).into()
     }
 
     /// Takes all slots that an account can get for twenty webhooks.

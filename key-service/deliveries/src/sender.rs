@@ -1,9 +1,9 @@
-//! One attempt to deliver an event: a signed POST. Only the status of the answer counts.
+//! One attempt to deliver an event, as a signed POST, or a message. Only the status of the answer counts.
 
 use std::{error::Error, io, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderName, Request, header};
+use http::{HeaderName, Request, header, request::Builder};
 use http_body_util::{BodyExt, Full, Limited};
 use rustls::ClientConfig;
 use shared::{network::Network, time::Timestamp};
@@ -52,13 +52,20 @@ impl Sender {
         now: Timestamp,
     ) -> ReceiverAnswer {
         let Delivery { event, body, .. } = delivery;
-        let request = Request::post(url.as_str())
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::USER_AGENT, USER_AGENT)
+        let request = post(url)
             .header(WEBHOOK_ID, event.to_string())
             .header(WEBHOOK_TIMESTAMP, now.seconds().to_string())
             .header(WEBHOOK_SIGNATURE, secret.sign(*event, now, body))
             .body(Full::from(body.clone()));
+        self.answer(request).await
+    }
+
+    /// Sends JSON once, without a signature. Redirects are not followed.
+    pub(super) async fn post(&self, url: &WebhookUrl, body: String) -> ReceiverAnswer {
+        self.answer(post(url).body(Full::from(body))).await
+    }
+
+    async fn answer(&self, request: http::Result<Request<Full<Bytes>>>) -> ReceiverAnswer {
         let Ok(request) = request else { return ReceiverAnswer::None("the URL cannot be used".into()) };
         let deadline = Instant::now() + self.deadline;
         match timeout_at(deadline, self.client.request(request)).await {
@@ -73,6 +80,12 @@ impl Sender {
             Err(_) => ReceiverAnswer::None("no answer in time".into()),
         }
     }
+}
+
+fn post(url: &WebhookUrl) -> Builder {
+    Request::post(url.as_str())
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::USER_AGENT, USER_AGENT)
 }
 
 /// Returns the reason why an attempt failed, for the webhook's owner. It contains no addresses.

@@ -1,6 +1,8 @@
 //! Tests with receivers on this machine, and with addresses that must not be reached.
 
+mod alerts;
 mod deliveries;
+mod mail_server;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use shared::{
-    ids::{EventId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId},
+    ids::{AlertId, EventId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId},
     money::NanoUsd,
     time::Timestamp,
     wire::{ActorObject, EventObject},
@@ -185,6 +185,21 @@ kinds! {
         /// Reason, as in the webhook's `disabled_reason`.
         reason: String,
     } = "webhook.disabled",
+    /// An alert found something to report.
+    AlertRaised {
+        alert_id: AlertId,
+        /// Name of the alert; may be empty.
+        label: String,
+        /// Rule of the alert, as in its `rule`.
+        rule: String,
+        /// What happened, in one sentence.
+        title: String,
+        /// What happened in detail, and what to do.
+        text: String,
+        /// Page about it, if the service knows its public address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        url: Option<String>,
+    } = "alert.raised",
     /// An operator made an operator key.
     OperatorKeyCreated {
         operator_key_id: OperatorKeyId,
@@ -314,6 +329,7 @@ impl EventKind {
             | Self::MemberSecondFactorEnabled { .. }
             | Self::MemberSecondFactorRemoved { .. }
             | Self::WebhookDisabled { .. }
+            | Self::AlertRaised { .. }
             | Self::OperatorKeyCreated { .. }
             | Self::OperatorKeyRotated { .. }
             | Self::OperatorKeyRevoked { .. } => None,

@@ -1,4 +1,4 @@
-//! Results of requests about keys, groups and webhooks: what was created, or why the request was refused.
+//! Results of requests about keys, groups, webhooks and alerts: what was created, or why the request was refused.
 
 pub mod payments;
 pub mod registry;
@@ -10,6 +10,7 @@ use shared::{
 };
 
 use crate::{
+    alert::AlertFault,
     ledger::{BadRaise, RaiseFault},
     webhook::AddressRefused,
 };
@@ -41,7 +42,7 @@ impl From<IdempotencyKeyReused> for Refused {
     }
 }
 
-/// Reason why a key, group or webhook was not created, changed or found. Every interface shows the same sentence.
+/// Reason why a key, group, webhook or alert was not created, changed or found. Every interface shows the same sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the object.
@@ -62,6 +63,8 @@ pub enum Refused {
     BadGroup(&'static str, BadGroup),
     /// A limit cannot be raised this way.
     BadRaise(BadRaise),
+    /// An alert cannot have a setting.
+    BadAlert(AlertFault),
     /// The URL leads to an address that may not be connected to.
     Address(AddressRefused),
     /// The account already has the maximum number of these objects.
@@ -118,6 +121,10 @@ impl From<Refused> for ApiError {
                 Self::at(Code::InvalidValue, param, message)
             }
             Refused::BadRaise(bad) => bad_raise(bad),
+            Refused::BadAlert(fault) => {
+                let param = fault.param();
+                Self::at(Code::InvalidValue, param, format!("`{param}` {fault}."))
+            }
             Refused::Address(refused) => {
                 Self::at(Code::InvalidValue, "url", format!("`url` cannot be used: {refused}."))
             }

@@ -1,6 +1,7 @@
 //! Pure rules of the key-service: no clock, no randomness, no I/O.
 
 pub mod alarm;
+pub mod alert;
 /// Counters of billed calls, refused calls, filters for both, and the audit of the books.
 mod books {
     pub mod audit;

@@ -1,6 +1,6 @@
 //! Fuzz target for queries.
 
-use domain::{event::Event, group::Group, key::ApiKey, webhook::Webhook};
+use domain::{alert::Alert, event::Event, group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::generations::Bill;
 use shared::{error::Code, wire::MAX_PAGE};
 use shared_fuzz::{Examples, Input, fuzz};
@@ -23,6 +23,7 @@ fn queries() {
         check::<ApiKey>(&text);
         check::<Group>(&text);
         check::<Webhook>(&text);
+        check::<Alert>(&text);
         check::<Event>(&text);
         check::<Bill>(&text);
         let query = Query::parse(Some(&*text));

@@ -27,11 +27,11 @@ use shared_door::{
 use shared_observe::{standard_metrics::HttpRequestTimer, traces};
 use tracing::Instrument;
 
-use domain::{group::Group, key::ApiKey, webhook::Webhook};
+use domain::{alert::Alert, group::Group, key::ApiKey, webhook::Webhook};
 use key_service_management::Management;
 
 use api::Api;
-use nouns::{groups, keys, webhooks};
+use nouns::{alerts, groups, keys, webhooks};
 use parts::{Door, ServedRoute};
 
 mod api;
@@ -89,6 +89,7 @@ fn handler(served: ServedRoute) -> MethodRouter<Api> {
         Endpoint::Of(Noun::Key, act) => nouns::handler::<ApiKey>(act, method),
         Endpoint::Of(Noun::Group, act) => nouns::handler::<Group>(act, method),
         Endpoint::Of(Noun::Webhook, act) => nouns::handler::<Webhook>(act, method),
+        Endpoint::Of(Noun::Alert, act) => nouns::handler::<Alert>(act, method),
         Endpoint::RotateKey => on(method, keys::rotate),
         Endpoint::KeysOfGroup => on(method, groups::keys),
         Endpoint::RevokeKeysOfGroup => on(method, groups::revoke_keys),
@@ -96,6 +97,8 @@ fn handler(served: ServedRoute) -> MethodRouter<Api> {
         Endpoint::RefundGroup => on(method, payments::refund_group),
         Endpoint::Deliveries => on(method, webhooks::deliveries),
         Endpoint::TestWebhook => on(method, webhooks::test),
+        Endpoint::AlertMessages => on(method, alerts::messages),
+        Endpoint::TestAlert => on(method, alerts::test),
         Endpoint::Credits => on(method, reading::credits),
         Endpoint::Usage => on(method, reading::usage),
         Endpoint::Generations => on(method, reading::generations),

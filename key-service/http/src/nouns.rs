@@ -1,5 +1,6 @@
-//! Operations that keys, groups and webhooks share.
+//! Operations that keys, groups, webhooks and alerts share.
 
+pub(crate) mod alerts;
 pub(crate) mod groups;
 pub(crate) mod keys;
 pub(crate) mod webhooks;

@@ -11,7 +11,7 @@ use shared::{
     money::NanoUsd,
     time::Timestamp,
     tokens::Usage,
-    wire::{CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
+    wire::{ALERTS, CREDITS, EVENTS, GENERATIONS, GROUPS, KEYS, OWN_KEY, USAGE, WEBHOOKS},
 };
 use shared_config::internal_token::InternalTokens;
 use tokio::task::yield_now;

@@ -2,6 +2,7 @@
 //! account's, unless the comment names another space. [`shared::stored`] defines their encoding and how it may change.
 
 mod accounts;
+mod alerts;
 mod books;
 mod groups;
 mod keys;
@@ -17,7 +18,7 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{ids::GenerationId, money::NanoUsd, time::Timestamp};
 
-pub use self::{accounts::*, books::*, groups::*, keys::*, members::*, payers::*, webhooks::*};
+pub use self::{accounts::*, alerts::*, books::*, groups::*, keys::*, members::*, payers::*, webhooks::*};
 
 /// Entries from earlier versions of the program are out of order by at most this much time.
 const MOST_DISORDER: Duration = Duration::from_hours(2);

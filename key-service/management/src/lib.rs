@@ -20,8 +20,9 @@ mod history {
 pub mod installation;
 mod management;
 pub mod members;
-/// Keys, groups and webhooks, and what their operations and lists share.
+/// Keys, groups, webhooks and alerts, and what their operations and lists share.
 mod nouns {
+    pub mod alerts;
     pub mod children;
     pub mod governed;
     pub mod groups;
@@ -47,7 +48,7 @@ pub use self::{
     history::{events, generations, limits, reading, refusals, requests},
     management::{MAX_KEYS_PER_ACCOUNT, Management},
     members::operators,
-    nouns::{children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},
+    nouns::{alerts, children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},
     reports::{
         account_list, books, entries, jumps, margin, spend, statement, top, trouble, upstreams, usage,
     },

@@ -46,6 +46,8 @@ pub struct Management {
     pub(crate) catalog: Option<Arc<Current<Catalog>>>,
     /// Networks that webhooks may reach in addition to public ones.
     pub(crate) webhook_networks: Vec<Network>,
+    /// Whether a mail server is configured.
+    pub(crate) sends_mail: bool,
     pub(crate) passwords: Passwords,
     /// Permits for reading pages and listings, one per account at a time, so that the store serves other accounts in
     /// between.
@@ -72,6 +74,7 @@ impl Management {
             max_keys,
             catalog,
             webhook_networks,
+            sends_mail: true,
             passwords,
             reads,
             last_uses,
@@ -102,6 +105,12 @@ impl Management {
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
         Self { webhook_networks, ..self }
+    }
+
+    /// Sets whether a mail server is configured. Without one, no alert can be sent by mail.
+    #[must_use]
+    pub fn with_mail(self, sends_mail: bool) -> Self {
+        Self { sends_mail, ..self }
     }
 
     /// Sets the catalogue, which resolves aliases in lists of models.

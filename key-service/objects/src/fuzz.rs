@@ -1,6 +1,7 @@
-//! Fuzz targets for the settings of keys, groups and webhooks.
+//! Fuzz targets for the settings of keys, groups, webhooks and alerts.
 
 use domain::{
+    alert::AlertPatch,
     group::{Group, GroupPatch},
     key::{ApiKey, KeyPatch},
     webhook::WebhookPatch,
@@ -71,6 +72,19 @@ fn webhook_settings() {
     fuzz(&examples(), |input: &Input| {
         for is_new in [true, false] {
             if let Err(error) = settings::<WebhookPatch>(input.bytes(), is_new) {
+                assert!(serde_json::from_str::<Object<'_>>(&error.to_json()).is_ok());
+                assert_ne!(error.code, Code::InternalError);
+            }
+        }
+    });
+}
+
+/// An alert's settings are accepted, or the refusal blames the sender.
+#[test]
+fn alert_settings() {
+    fuzz(&examples(), |input: &Input| {
+        for is_new in [true, false] {
+            if let Err(error) = settings::<AlertPatch>(input.bytes(), is_new) {
                 assert!(serde_json::from_str::<Object<'_>>(&error.to_json()).is_ok());
                 assert_ne!(error.code, Code::InternalError);
             }

@@ -8,7 +8,7 @@ use shared::{
     wire::{BillObject, Fields, Object, OwnGroup, RefusalObject},
 };
 
-use domain::{event::Event, group::Group, key::ApiKey, refused::RefusedCall, webhook::Webhook};
+use domain::{alert::Alert, event::Event, group::Group, key::ApiKey, refused::RefusedCall, webhook::Webhook};
 use key_service_management::{generations::Bill, governed::Governed, listing::Listed};
 
 /// An object as the API shows it.
@@ -28,7 +28,7 @@ macro_rules! shown {
     };
 }
 
-shown!(ApiKey, Group, Webhook);
+shown!(ApiKey, Group, Webhook, Alert);
 
 impl Shown for Event {
     fn shown(&self, _: Timestamp) -> impl Serialize + Send + '_ {

@@ -81,6 +81,7 @@ impl From<Error<Refused>> for Failure {
                 | Refused::TooMuchMetadata
                 | Refused::BadRaise(_)
                 | Refused::Address(_)
+                | Refused::BadAlert(_)
                 | Refused::TooMany(..)),
             ) => Self::BadRequest(ApiError::from(refused).message.into_owned()),
             Error::Store(unavailable) => Self::Store(unavailable),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use domain::{
     access::{Access, OperatorRights, Scope},
+    alert::{AlertSubject, Channel, ReportedSubject, Rule, Sealed},
     digest::Digest,
     group::KeyDefaults,
     ledger::Budget,
@@ -14,9 +15,9 @@ use domain::{
     webhook::{Attempt, DisabledReason, ReceiverAnswer, WebhookUrl},
 };
 use key_service_ledger::stored::{
-    Credential, DeliveryAttempts, ExpiringValue, GroupProfile, IdempotencyKey, KeyProfile,
-    ManagementKeyRecord, MemberRecord, OperatorKeyRecord, PendingDeliveries, PendingDelivery, RefusedDay,
-    Restores, Rotated, UpstreamHours, WebhookRecord,
+    AlertRecord, Credential, DeliveryAttempts, ExpiringValue, GroupProfile, IdempotencyKey, KeyProfile,
+    LastAlertTest, ManagementKeyRecord, MemberRecord, OperatorKeyRecord, PendingDeliveries, PendingDelivery,
+    RefusedDay, Restores, Rotated, UpstreamHours, WebhookRecord,
 };
 use minicbor::{Decode, Encode};
 use records::{Name, Record, Revision, Set};
@@ -106,6 +107,31 @@ fn operator_key() -> OperatorKeyRecord {
     }
 }
 
+fn alert() -> AlertRecord {
+    let key = KeyId::new(AT, [1; 10]);
+    let id = shared::ids::AlertId::new(AT, [2; 10]);
+    AlertRecord {
+        label: "Budgets".into(),
+        rule: Rule::LimitShare,
+        threshold: Some(80),
+        about: Some(AlertSubject::Key(key)),
+        channel: Channel::Teams,
+        shown: "https://example.com/…".into(),
+        sealed: Sealed::new(
+            &domain::digest::Pepper::new([1; 32]),
+            id,
+            &"https://example.com/x".into(),
+            [1; 12],
+        ),
+        interval_hours: Some(1),
+        enabled: true,
+        created_at: AT,
+        cursor: 9,
+        looked_at: Some(AT),
+        reported: vec![ReportedSubject { subject: AlertSubject::Key(key), at: AT }],
+    }
+}
+
 fn webhook() -> WebhookRecord {
     WebhookRecord {
         url: WebhookUrl::parse("https://example.com/hook").unwrap(),
@@ -132,6 +158,8 @@ fn examples() -> Examples {
         stored::write(&management_key()),
         stored::write(&operator_key()),
         stored::write(&webhook()),
+        stored::write(&alert()),
+        stored::write(&LastAlertTest { at: AT }),
         stored::write(&DeliveryAttempts { attempts: vec![attempt] }),
         stored::write(&PendingDeliveries { deliveries: vec![pending] }),
         stored::write(&Credential::first(Principal::ApiKey(account, key))),
@@ -156,6 +184,8 @@ fn records_of_nouns() {
         is_written_as_read::<ManagementKeyRecord>(bytes);
         is_written_as_read::<OperatorKeyRecord>(bytes);
         is_written_as_read::<WebhookRecord>(bytes);
+        is_written_as_read::<AlertRecord>(bytes);
+        is_written_as_read::<LastAlertTest>(bytes);
         is_written_as_read::<DeliveryAttempts>(bytes);
         is_written_as_read::<PendingDeliveries>(bytes);
         is_written_as_read::<Credential>(bytes);

@@ -9,6 +9,7 @@
 //! that reports the change. A repeated call that changes nothing writes no event.
 
 mod accounts;
+mod alerts;
 mod base;
 mod books;
 mod credentials;
@@ -29,6 +30,7 @@ mod spending;
 mod webhooks;
 
 pub use self::{
+    alerts::{AlertTest, AlertTestOutcome, RaiseOutcome, Raised},
     base::{Store, StoreRetention},
     books::{
         refused::{REFUSED_KEPT_DAYS, RefusedLine},
@@ -42,6 +44,7 @@ pub use self::{
     },
     members::operators::operators,
     spending::{Ledger, Outcomes},
+    webhooks::records::QueueId,
 };
 pub use crate::data::{
     AccountSummary, Credential, Cursor, Deposit, DueHold, DueHolds, EventSlice, EventsPage, ExpiringRecord,

@@ -33,7 +33,7 @@ pub use self::{
 #[cfg(test)]
 use self::{
     money::{books, budgets, clocks, deposits, leases, margins, requests, spending},
-    nouns::{accounts, claims, events, groups, keys, members, moving, rotation, standing, webhooks},
+    nouns::{accounts, alerts, claims, events, groups, keys, members, moving, rotation, standing, webhooks},
     steps::{digest, execute_one},
 };
 use crate::store::{EVENTS_KEPT, EventBounds, Store, StoreRetention};
@@ -245,6 +245,13 @@ macro_rules! contract {
                 an_attempt_that_another_one_followed_ends_nothing,
                 the_last_attempts_are_kept,
                 a_disabled_webhook_looks_at_the_events_of_its_deliveries_again,
+            }
+            alerts::{
+                alerts_are_listed_oldest_first_changed_and_leave_nothing_behind,
+                an_alert_is_raised_once_by_those_who_read_it_at_the_same_time,
+                an_alert_of_a_suspended_account_is_not_raised,
+                the_messages_of_an_alert_that_wait_are_bounded,
+                an_account_tests_one_alert_a_minute_even_if_it_makes_it_anew,
             }
             keys::{
                 a_key_comes_back_as_it_was_made,

@@ -42,6 +42,18 @@ pub const MAX_IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// Maximum size of a management request's body in bytes. The largest body that makes sense has about 180 KiB. It
 /// creates a group with models and metadata, and with defaults for its keys.
 pub const MAX_BODY_BYTES: usize = 256 << 10;
+/// Names of the rules of alerts.
+pub const ALERT_RULES: [&str; 5] = ["spend_jump", "limit_share", "refused", "credit_days", "weekly_report"];
+/// Names of the channels of alerts.
+pub const ALERT_CHANNELS: [&str; 4] = ["webhook", "email", "slack", "teams"];
+/// Maximum length of an alert's address in characters.
+pub const MAX_ALERT_ADDRESS_CHARS: usize = MAX_URL_CHARS;
+/// Maximum number of hours without a second message about the same subject: 30 days.
+pub const MAX_ALERT_INTERVAL_HOURS: u64 = 720;
+/// Maximum threshold of an alert.
+pub const MAX_ALERT_THRESHOLD: u64 = 1_000;
+/// Maximum length of an id in characters, with room to spare.
+pub const MAX_ID_CHARS: usize = 64;
 /// Maximum length of a webhook's URL in characters.
 pub const MAX_URL_CHARS: usize = 2048;
 pub const MAX_PAGE: usize = 1000;

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Types of events. Types may be added, but are never renamed.
-pub const EVENT_TYPES: [&str; 31] = [
+pub const EVENT_TYPES: [&str; 32] = [
     "account.created",
     "account.updated",
     "account.suspended",
@@ -42,6 +42,7 @@ pub const EVENT_TYPES: [&str; 31] = [
     "member.second_factor_enabled",
     "member.second_factor_removed",
     "webhook.disabled",
+    "alert.raised",
 ];
 
 /// Types of events of the installation, which no account has.

@@ -4,8 +4,9 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::bounds::{
-    MAX_EXTERNAL_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS, MAX_RATE,
-    MAX_REASON_CHARS, ROLES, SCOPES, STATUSES,
+    ALERT_CHANNELS, ALERT_RULES, MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ALERT_THRESHOLD,
+    MAX_EXTERNAL_ID_CHARS, MAX_ID_CHARS, MAX_LABEL_CHARS, MAX_LIFETIME_SECONDS, MAX_MEMBER_NAME_CHARS,
+    MAX_RATE, MAX_REASON_CHARS, ROLES, SCOPES, STATUSES,
 };
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
@@ -203,7 +204,7 @@ const METADATA: Field = setting(
     "Your own strings, by name. Filter lists with `metadata[name]=value`.",
 );
 
-/// Time at which a key, a group or a webhook was created.
+/// Time at which a key, a group, a webhook or an alert was created.
 const CREATED_AT: Field =
     answered("created_at", SchemaGenerator::subschema_for::<Timestamp>, "Time of creation.");
 
@@ -274,6 +275,29 @@ fields! {
             "Why the webhook is disabled: `owner` if somebody set `enabled` to false; `failing` if an event could not \
              be delivered for 24 hours; `gone` if the address answered 410; `account_closed` a day after the account \
              was closed.");
+    }
+}
+
+fields! {
+    /// A field of an alert. Answers have `id` and `object` before the fields.
+    AlertField {
+        Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name of the alert, which begins its messages.");
+        Rule = setting("rule", Kind::Word(&ALERT_RULES),
+            "What is reported. `spend_jump`: in the last one or two hours, a key has spent `threshold` times its average hour with spend in the past week, more than twice its busiest hour, and at least a quarter of the account's usual day; a key with hardly any earlier spend counts whatever the threshold. Only the four keys that spend most are compared. `limit_share`: a key or group has used `threshold` percent of a limit. `refused`: requests are refused because a limit or the credit is used up. `credit_days`: the credit lasts for less than `threshold` days. `weekly_report`: each Monday, the spend of the last week by group.")
+            .required().fixed();
+        Threshold = setting("threshold", Kind::Count { max: MAX_ALERT_THRESHOLD },
+            "`spend_jump`: 5 to 1,000 times; null for 5. `limit_share`: 50, 80 or 95 percent; null for 80. `credit_days`: 1 to 365 days; null for 7. Null for the other rules.");
+        About = setting("about", Kind::ExternalId { max: MAX_ID_CHARS },
+            "Id of a key, or of a group with its keys; null for the whole account. Null for `credit_days` and `weekly_report`.");
+        Channel = setting("channel", Kind::Word(&ALERT_CHANNELS),
+            "How messages are sent. `webhook`: as an event `alert.raised` to the account's webhooks, which get it from other alerts too. `email`: by mail. `slack`, `teams`: to an incoming webhook of Slack or Microsoft Teams.")
+            .required().fixed();
+        To = setting("to", Kind::Line { max: MAX_ALERT_ADDRESS_CHARS },
+            "An email address, or the URL of the incoming webhook; empty for `webhook`. The URL is a secret: answers only show its host.");
+        IntervalHours = setting("interval_hours", Kind::Count { max: MAX_ALERT_INTERVAL_HOURS },
+            "There is at most one message about the same key, group or account in this many hours; null for 24. A weekly report is sent on Mondays, whatever this says.");
+        Enabled = setting("enabled", Kind::Flag, "Whether messages are sent. Events while it is off are not reported later.");
+        CreatedAt = CREATED_AT;
     }
 }
 

@@ -1,8 +1,9 @@
 //! The table of nouns. A noun is a kind of object that owners manage.
 
-use super::path::{GROUPS, KEYS, WEBHOOKS};
+use super::path::{ALERTS, GROUPS, KEYS, WEBHOOKS};
 use crate::error::Code::{
-    self, GroupNotFound, KeyNotFound, TooManyGroups, TooManyKeys, TooManyWebhooks, WebhookNotFound,
+    self, AlertNotFound, GroupNotFound, KeyNotFound, TooManyAlerts, TooManyGroups, TooManyKeys,
+    TooManyWebhooks, WebhookNotFound,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,7 @@ pub enum Noun {
     Key,
     Group,
     Webhook,
+    Alert,
 }
 
 /// A row of the table of nouns.
@@ -43,6 +45,7 @@ impl Noun {
             Self::Webhook => {
                 (WEBHOOKS, Reach::Account, (WebhookNotFound, "webhook"), (TooManyWebhooks, "webhooks"))
             }
+            Self::Alert => (ALERTS, Reach::Account, (AlertNotFound, "alert"), (TooManyAlerts, "alerts")),
         };
         NounRow { path, reach, unknown, too_many }
     }

@@ -8,6 +8,8 @@ pub const KEYS: &str = "/v1/management/keys";
 pub const GROUPS: &str = "/v1/management/groups";
 /// Path of an account's webhooks.
 pub const WEBHOOKS: &str = "/v1/management/webhooks";
+/// Path of an account's alerts.
+pub const ALERTS: &str = "/v1/management/alerts";
 /// Path of the credit of an account.
 pub const CREDITS: &str = "/v1/management/credits";
 /// Path of the sums of an account's usage.

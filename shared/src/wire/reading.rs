@@ -240,6 +240,40 @@ pub struct AttemptObject<'a> {
     pub error: Option<&'a str>,
 }
 
+/// An attempt to send a message of an alert.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "AlertMessage")]
+pub struct MessageObject<'a> {
+    /// `alert.message`
+    #[schemars(extend("const" = "alert.message"))]
+    pub object: &'static str,
+    /// The event `alert.raised` that the message reports; for a test, an id that only the message has.
+    pub event_id: EventId,
+    /// Rule of the alert, or `test`.
+    pub rule: &'a str,
+    /// Time of the attempt.
+    pub created_at: Timestamp,
+    /// Duration in milliseconds.
+    pub duration_ms: u64,
+    /// Status of the answer; null if there was no answer.
+    pub status: Option<u16>,
+    /// Why there was no answer.
+    pub error: Option<&'a str>,
+}
+
+/// The last attempts to send messages of an alert.
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "AlertMessageList")]
+pub struct MessageList<'a> {
+    /// `list`
+    #[schemars(extend("const" = "list"))]
+    pub object: &'static str,
+    /// The attempts, newest first.
+    pub data: Vec<MessageObject<'a>>,
+    /// Always false: the list is whole.
+    pub has_more: bool,
+}
+
 /// The last attempts to deliver events to a webhook.
 #[derive(JsonSchema, Serialize)]
 #[schemars(rename = "WebhookDeliveryList")]

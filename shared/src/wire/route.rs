@@ -10,9 +10,12 @@ use super::{
     noun::{Noun, Reach},
     operator::{OperatorEndpoint, OperatorScope},
     path::{ACCOUNT, CREDITS, EVENTS, GENERATIONS, OWN_KEY, REFUSALS, USAGE},
-    reading::{AttemptList, BillObject, Credits, PaymentObject, RefusalObject, RevokedKeys, UsageList},
+    reading::{
+        AttemptList, BillObject, Credits, MessageList, PaymentObject, RefusalObject, RevokedKeys, UsageList,
+    },
     schema::{
-        Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject, settable,
+        AlertObject, Body, GroupObject, KeyObject, List, Listable, Object, OwnKey, Rotation, WebhookObject,
+        settable,
     },
 };
 use crate::{
@@ -34,6 +37,8 @@ pub enum Endpoint {
     RefundGroup,
     Deliveries,
     TestWebhook,
+    AlertMessages,
+    TestAlert,
     Credits,
     Usage,
     Generations,
@@ -52,7 +57,7 @@ pub enum NounAct {
     Create,
     Fetch,
     Update,
-    /// Revokes a key, archives a group, or removes a webhook.
+    /// Revokes a key, archives a group, or removes a webhook or an alert.
     Delete,
 }
 
@@ -148,12 +153,14 @@ impl Route {
             | Endpoint::RevokeKeysOfGroup
             | Endpoint::PayGroup
             | Endpoint::RefundGroup
-            | Endpoint::TestWebhook => Method::POST,
+            | Endpoint::TestWebhook
+            | Endpoint::TestAlert => Method::POST,
             Of(_, NounAct::Update) => Method::PATCH,
             Of(_, NounAct::Delete) => Method::DELETE,
             Of(_, NounAct::List | NounAct::Fetch)
             | Endpoint::KeysOfGroup
             | Endpoint::Deliveries
+            | Endpoint::AlertMessages
             | Endpoint::Credits
             | Endpoint::Usage
             | Endpoint::Generations
@@ -287,7 +294,7 @@ struct GroupRefundRequest;
 
 crate::schema!(GroupRefundRequest, "NewGroupRefund", |schemas| settable::<GroupRefundBody>(schemas, true));
 
-pub static ROUTES: [Route; 29] = [
+pub static ROUTES: [Route; 36] = [
     list::<KeyObject>("listApiKeys", "Lists the API keys, including revoked ones.")
         .by(&[STATUS, GROUP_ID, METADATA]),
     create::<KeyObject>("createApiKey", "Creates an API key. Its plaintext is shown only in this answer.")
@@ -358,6 +365,19 @@ pub static ROUTES: [Route; 29] = [
     Route::new::<EventObject>(Endpoint::TestWebhook, "testWebhook",
         "Sends a `webhook.test` event once, and answers with it.")
         .below::<WebhookObject>("/test").refusing(&[Code::StoreFull]),
+    list::<AlertObject>("listAlerts", "Lists the alerts."),
+    // If the alert has been removed in the meantime, a repeated request is answered `not found`.
+    create::<AlertObject>("createAlert", "Creates an alert, which reports what happens from now on.")
+        .refusing(&[Code::AlertNotFound, Code::TooManyAlerts]),
+    fetch::<AlertObject>("retrieveAlert", "Retrieves an alert."),
+    update::<AlertObject>("updateAlert", "Changes an alert: absent members stay unchanged, null clears (RFC 7396)."),
+    delete::<AlertObject>("deleteAlert", "Removes an alert and its pending messages."),
+    Route::new::<MessageList<'_>>(Endpoint::AlertMessages, "listAlertMessages",
+        "Lists the last attempts to send messages, newest first. The status is HTTP's, or SMTP's for mails.")
+        .below::<AlertObject>("/messages"),
+    Route::new::<AlertObject>(Endpoint::TestAlert, "testAlert",
+        "Sends a test message once, and answers with the alert. An account can test one alert a minute.")
+        .below::<AlertObject>("/test").refusing(&[Code::StoreFull]),
     Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{
     bounds::MAX_GRACE_SECONDS,
     event::EventObject,
-    field::{Field, Fields, GroupField, KeyField, Kind, WebhookField},
+    field::{AlertField, Field, Fields, GroupField, KeyField, Kind, WebhookField},
     kind::{described, properties},
     noun::Noun,
     operator::{AccountObject, ManagementKeyObject, MemberObject},
@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     ids::{
-        AccountId, DepositId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, RefusalId,
-        WebhookId,
+        AccountId, AlertId, DepositId, EventId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId,
+        RefusalId, WebhookId,
     },
     timing::time::Timestamp,
 };
@@ -71,9 +71,21 @@ impl Object for WebhookObject {
         Some(("secret", "The secret that signs deliveries, only when the webhook is created."));
 }
 
+pub struct AlertObject;
+
+impl Object for AlertObject {
+    type Fields = AlertField;
+    type Id = AlertId;
+    const NAME: &'static str = "Alert";
+    const OBJECT: &'static str = "alert";
+    const NOUN: Noun = Noun::Alert;
+    const ONCE: Option<(&'static str, &'static str)> = None;
+}
+
 crate::schema!(KeyObject, KeyObject::NAME, answered::<KeyObject>);
 crate::schema!(GroupObject, GroupObject::NAME, answered::<GroupObject>);
 crate::schema!(WebhookObject, WebhookObject::NAME, answered::<WebhookObject>);
+crate::schema!(AlertObject, AlertObject::NAME, answered::<AlertObject>);
 
 /// Returns the schema that an object has in answers.
 fn answered<O: Object>(schemas: &mut SchemaGenerator) -> Schema {
@@ -137,6 +149,10 @@ impl Listable for MemberObject<'_> {
 
 impl Listable for PaymentObject<'_> {
     type Id = DepositId;
+}
+
+impl Listable for AlertObject {
+    type Id = AlertId;
 }
 
 impl Listable for BillObject<'_> {

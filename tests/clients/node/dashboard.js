@@ -38,6 +38,7 @@ const SECTIONS = [
   ['Credit', '/dashboard/credit', 'credit'],
   ['Members', '/dashboard/members', 'members'],
   ['Events', '/dashboard/events', 'events'],
+  ['Alerts', '/dashboard/alerts', 'alerts'],
   ['Webhooks', '/dashboard/webhooks', 'webhooks'],
   ['Try it', '/dashboard/try-it', 'try-it'],
 ];
@@ -47,7 +48,7 @@ const OF_A_LEAD = ['Requests', 'Models', 'Try it', 'API keys', 'Groups', 'Events
 // Everyone may mute their own alarms.
 const CHANGES = 'main form[method="post"]:not([role="search"]):not([action^="/dashboard/alarms/"]), main a[href$="/revoke"], main a[href$="/remove"], main a[href$="/delete"], main a[href$="/new"]';
 const CHANGING = [
-  '/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', '/dashboard/webhooks', KEY,
+  '/dashboard/keys', '/dashboard/keys/new', '/dashboard/management-keys', '/dashboard/members', '/dashboard/webhooks', '/dashboard/alerts', KEY,
 ];
 
 const browser = await launch();

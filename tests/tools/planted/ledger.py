@@ -1,5 +1,7 @@
 """Faults in the rules of money and in their commits."""
 
+ALERT = "key-service/domain/src/alert.rs"
+STORED_ALERTS = "key-service/store/src/store/alerts.rs"
 LEDGER = "key-service/domain/src/ledger.rs"
 PAID = "key-service/domain/src/ledger/paid.rs"
 STATE = "key-service/domain/src/ledger/state.rs"
@@ -386,6 +388,12 @@ FAULTS = {
         ("an audit passes a window that did not turn", REPLAY,
          "self.start.is_some_and(|before| before < start)", "false",
          "a_window_used_what_its_entries_add_up_to"),
+        ("an alert reports a subject again within its interval", ALERT,
+         "if self.reported.iter().any(|reported| reported.subject == *subject) {", "if false {",
+         "alert::tests::ten_thousand_events_report_a_subject_once_in_its_interval"),
+        ("an alert reports any number of subjects", ALERT,
+         "let has_room = self.reported.len() < MAX_REPORTED;", "let has_room = true;",
+         "alert::tests::an_alert_reports_a_bounded_number_of_subjects_within_its_interval"),
     ],
     "key-service-ledger": [
         ("a wallet is written as if every program knew it", FORMS,
@@ -517,6 +525,18 @@ FAULTS = {
         ("an audit passes a threshold without its index", AUDIT_EVENTS,
          "for number in untold.into_iter().filter(|number| *number >= first) {",
          "for number in untold.into_iter().filter(|_| false) {", EACH_FIELD),
+        ("two key-services report the same events", STORED_ALERTS,
+         "Ok(found.is_some_and(|found| read_alert(seen.alert.id, found) == *seen))", "Ok(found.is_some())",
+         "an_alert_is_raised_once_by_those_who_read_it_at_the_same_time"),
+        ("an alert of a suspended account is raised", STORED_ALERTS,
+         "account.standing.is_none()", "{ let _ = account; true }",
+         "an_alert_of_a_suspended_account_is_not_raised"),
+        ("any number of messages of an alert wait", STORED_ALERTS,
+         "if waiting.deliveries.len() >= MAX_PENDING_MESSAGES {", "if false {",
+         "the_messages_of_an_alert_that_wait_are_bounded"),
+        ("an account tests its alerts any number of times", STORED_ALERTS,
+         "if last.is_some_and(|last| last.at.plus(BETWEEN_TESTS) > at) {", "if false {",
+         "an_account_tests_one_alert_a_minute_even_if_it_makes_it_anew"),
     ],
     "key-service-records": [
         ("a server that was started since confirms what it lacks", DURABILITY,

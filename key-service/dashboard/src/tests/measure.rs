@@ -220,6 +220,7 @@ async fn measure(name: &'static str, store: Arc<Store>) {
         format!("/dashboard/events?key={}", key_id(4, end)),
         format!("/dashboard/events?group={}", group_id(42, end)),
         "/dashboard/webhooks".into(),
+        "/dashboard/alerts".into(),
         "/dashboard/credit".into(),
         format!("/dashboard/credit/{}", Month::of(day(0)).name()),
         format!("/dashboard/credit/{}", Month::of(day(0)).before().name()),

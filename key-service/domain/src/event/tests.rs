@@ -104,6 +104,14 @@ fn every_type_of_event_reads_back_what_it_writes() {
             url: "https://example.com".into(),
             reason: "failing".into(),
         },
+        EventKind::AlertRaised {
+            alert_id: AlertId::new(AT, [7; 10]),
+            label: "Budgets".into(),
+            rule: "refused".into(),
+            title: name(),
+            text: "Raise the limit.".into(),
+            url: Some("https://example.com/dashboard".into()),
+        },
         EventKind::OperatorKeyCreated {
             operator_key_id,
             name: name(),

@@ -12,6 +12,7 @@ use domain::{
 use key_service_management::management_keys::ManagementKeySettings;
 
 const WEBHOOK: &str = r#"{"url": "https://example.com/events"}"#;
+const ALERT: &str = r#"{"rule": "refused", "channel": "webhook"}"#;
 
 /// An account with a group, its child group and another group. In each of these groups there is a key that was billed,
 /// and one such key is in no group.
@@ -25,6 +26,7 @@ struct Team {
     /// A billed generation of each key.
     bills: [String; 4],
     webhook: String,
+    alert: String,
 }
 
 impl Team {
@@ -43,7 +45,8 @@ impl Team {
         let (keys, bills) = (keys.try_into().unwrap(), bills.try_into().unwrap());
         let webhook =
             desk.call(Method::POST, WEBHOOKS, WEBHOOK).await.json["id"].as_str().unwrap().to_owned();
-        Self { desk, own, child, other, keys, bills, webhook }
+        let alert = desk.call(Method::POST, ALERTS, ALERT).await.json["id"].as_str().unwrap().to_owned();
+        Self { desk, own, child, other, keys, bills, webhook, alert }
     }
 
     /// Returns a desk whose management key has these rights.
@@ -91,10 +94,15 @@ async fn each_route_is_open_to_the_keys_whose_scope_and_group_allow_it() {
                 KEYS => &team.keys[0],
                 GROUPS => &team.own,
                 WEBHOOKS => &team.webhook,
+                ALERTS => &team.alert,
                 _ => &team.bills[0],
             };
             let before = team.desk.everything().await;
-            let body = if route == WEBHOOKS { WEBHOOK } else { "{}" };
+            let body = match route.as_str() {
+                WEBHOOKS => WEBHOOK,
+                ALERTS => ALERT,
+                _ => "{}",
+            };
             let answer = desk.call(method.clone(), &route.replace("{id}", id), body).await;
             let shown = format!("{method} {route} with {scope:?}, of a group: {is_of_group}");
             let refusal = match reach {

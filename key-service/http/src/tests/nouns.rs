@@ -1,7 +1,9 @@
 //! Tests of every noun and every route, generated from their tables.
 
 use serde_json::Map;
-use shared::wire::{Endpoint, Field, Fields, GroupObject, KeyObject, Kind, Noun, Object, WebhookObject};
+use shared::wire::{
+    AlertObject, Endpoint, Field, Fields, GroupObject, KeyObject, Kind, Noun, NounAct, Object, WebhookObject,
+};
 
 use super::*;
 
@@ -41,17 +43,35 @@ fn value(kind: Kind, group: &str, blank: &Value) -> Value {
 async fn sample<O: Object>(desk: &Desk) -> Sample {
     let settings: Vec<Field> = O::Fields::settings().map(Fields::row).collect();
     let required = settings.iter().filter(|row| row.is_required);
-    let least = required.map(|row| (row.name.to_owned(), json!("https://hooks.example/")));
+    let least = required.map(|row| {
+        let Kind::Word(words) = row.kind else {
+            return (row.name.to_owned(), json!("https://hooks.example/"));
+        };
+        (row.name.to_owned(), json!(words[0]))
+    });
     let least = Value::Object(least.collect());
     let group = desk.group("{}").await;
     let blank = desk.call(Method::POST, O::NOUN.row().path, least.to_string()).await.json;
-    let of = |row: &Field| (row.name.to_owned(), value(row.kind, &id_in(&group), &blank[row.name]));
+    let of = |row: &Field| {
+        let value = match row.name {
+            // The first channel has no address, and an alert is about an object of the account.
+            "to" => json!(""),
+            "about" => json!(id_in(&group)),
+            _ => value(row.kind, &id_in(&group), &blank[row.name]),
+        };
+        (row.name.to_owned(), value)
+    };
     let full = settings.iter().map(of).collect();
     Sample { path: O::NOUN.row().path, once: O::ONCE.map(|(name, _)| name), settings, least, full }
 }
 
-async fn samples(desk: &Desk) -> [Sample; 3] {
-    [sample::<KeyObject>(desk).await, sample::<GroupObject>(desk).await, sample::<WebhookObject>(desk).await]
+async fn samples(desk: &Desk) -> [Sample; 4] {
+    [
+        sample::<KeyObject>(desk).await,
+        sample::<GroupObject>(desk).await,
+        sample::<WebhookObject>(desk).await,
+        sample::<AlertObject>(desk).await,
+    ]
 }
 
 impl Sample {
@@ -84,12 +104,14 @@ fn shows(shown: &Value, sent: &Value) {
     }
 }
 
-/// Creates one object for each kind of path: key, group, webhook and bill.
-async fn one_of_each(desk: &Desk) -> [(&'static str, String); 4] {
+/// Creates one object for each kind of path: key, group, webhook, alert and bill.
+async fn one_of_each(desk: &Desk) -> [(&'static str, String); 5] {
     let key = desk.created_id("{}").await;
     let bill = desk.bill(&key, 1_000).await;
     let webhook = sample::<WebhookObject>(desk).await.made(desk).await.0;
-    [(KEYS, key), (GROUPS, id_in(&desk.group("{}").await)), (WEBHOOKS, id_in(&webhook)), (GENERATIONS, bill)]
+    let alert = sample::<AlertObject>(desk).await.made(desk).await.0;
+    let group = id_in(&desk.group("{}").await);
+    [(KEYS, key), (GROUPS, group), (WEBHOOKS, id_in(&webhook)), (ALERTS, id_in(&alert)), (GENERATIONS, bill)]
 }
 
 #[tokio::test]
@@ -134,7 +156,7 @@ async fn what_a_change_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_s
             assert_eq!(desk.get(&path).await.text, set.text);
             assert_eq!(desk.call(Method::PATCH, &path, "{}").await.text, set.text);
             let cleared = change(name, &Value::Null).await;
-            if matches!(row.kind, Kind::Line { .. } | Kind::Url | Kind::Flag) {
+            if matches!(row.kind, Kind::Line { .. } | Kind::Url | Kind::Flag | Kind::Word(_)) {
                 cleared.is_error(400, "invalid_type", Some(name));
                 change(name, &blank[name]).await;
             } else {
@@ -151,12 +173,15 @@ async fn what_is_unknown_or_missing_in_a_body_is_named() {
         let path = sample.made(&desk).await.0;
         let mut body = sample.least.clone();
         body["unheard_of"] = json!(1);
-        for (method, path) in [(Method::POST, sample.path), (Method::PATCH, &*path)] {
+        let change = json!({"unheard_of": 1});
+        for (method, path, body) in [(Method::POST, sample.path, body), (Method::PATCH, &*path, change)] {
             let refused = desk.call(method, path, body.to_string()).await;
             refused.is_error(400, "unknown_parameter", Some("unheard_of"));
         }
         for row in sample.settings.iter().filter(|row| row.is_required) {
-            let refused = desk.call(Method::POST, sample.path, "{}").await;
+            let mut body = sample.least.clone();
+            body.as_object_mut().unwrap().remove(row.name);
+            let refused = desk.call(Method::POST, sample.path, body.to_string()).await;
             refused.is_error(400, "missing_required_parameter", Some(row.name));
         }
     }
@@ -259,11 +284,10 @@ async fn an_idempotency_key_is_1_to_255_printable_characters() {
     for row in ROUTES.iter().filter(|row| row.is_idempotent()) {
         let id = &objects.iter().find(|(path, _)| *path == row.of).unwrap().1;
         let path = row.path().replace("{id}", id);
-        let body = r#"{"url":"https://hooks.example/"}"#;
-        let body = if row.endpoint == Endpoint::Of(Noun::Webhook, shared::wire::NounAct::Create) {
-            body
-        } else {
-            "{}"
+        let body = match row.endpoint {
+            Endpoint::Of(Noun::Webhook, NounAct::Create) => r#"{"url":"https://hooks.example/"}"#,
+            Endpoint::Of(Noun::Alert, NounAct::Create) => r#"{"rule":"refused","channel":"webhook"}"#,
+            _ => "{}",
         };
         // Idempotency keys are unique in the account, so each route uses a different key.
         assert!(desk.once(&path, &row.id.repeat(255)[..255], body).await.status.is_success());

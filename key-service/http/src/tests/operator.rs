@@ -144,6 +144,8 @@ async fn the_management_api_of_any_account_answers_operators_as_it_answers_the_a
     let bill = desk.bill(&key, 1_000).await;
     let webhook = desk.call(Method::POST, WEBHOOKS, r#"{"url":"https://example.com/x"}"#).await;
     let webhook = id_of(&webhook.json);
+    let alert = desk.call(Method::POST, ALERTS, r#"{"rule":"refused","channel":"webhook"}"#).await;
+    let alert = id_of(&alert.json);
     let operator = desk.operator(&[OperatorScope::Accounts]).await;
     let mut compared = 0;
     for row in ROUTES.iter().filter(|row| row.method() == Method::GET) {
@@ -152,6 +154,7 @@ async fn the_management_api_of_any_account_answers_operators_as_it_answers_the_a
             KEYS => key.as_str(),
             GROUPS => group.rsplit('/').next().unwrap(),
             WEBHOOKS => webhook.as_str(),
+            ALERTS => alert.as_str(),
             _ => bill.as_str(),
         };
         let own = desk.get(&row.path().replace("{id}", id)).await;
@@ -160,7 +163,7 @@ async fn the_management_api_of_any_account_answers_operators_as_it_answers_the_a
         assert_eq!(own.status, 200, "{path}: {}", own.text);
         compared += 1;
     }
-    assert_eq!(compared, 14, "every route that reads");
+    assert_eq!(compared, 17, "every route that reads");
 }
 
 #[tokio::test]

@@ -61,6 +61,7 @@ async fn in_a_suspended_account_keys_are_refused_and_management_keys_only_read()
         (Method::DELETE, format!("{KEYS}/{}", id_of(&made))),
         (Method::POST, GROUPS.to_owned()),
         (Method::POST, WEBHOOKS.to_owned()),
+        (Method::POST, ALERTS.to_owned()),
     ] {
         desk.call(method, &path, "{}").await.is_error(403, "account_suspended", None);
     }

@@ -26,10 +26,10 @@ pub const MEMBERS: u8 = 11;
 /// Sign-in links (`l` and the digest), sessions (`s` and the digest), and each member's current link (`m` and the
 /// member's id).
 pub const EXPIRING: u8 = 12;
-/// Webhooks: the list (`l`), each webhook (`w` and its id), its waiting deliveries (`p` and the webhook's id), and its
-/// last attempts (`a` and the webhook's id).
+/// Webhooks: the list (`l`), and each webhook (`w` and its id). Also the waiting deliveries (`p` and an id) and the last
+/// attempts (`a` and an id) of each webhook and alert.
 pub const WEBHOOKS: u8 = 13;
-/// Deliveries: ids of the webhook and of the event.
+/// Deliveries: ids of the webhook or alert and of the event.
 pub const DELIVERIES: u8 = 14;
 /// Counts of refused calls, with the day as part: for all keys (`a`), and for each key (`k` and its id).
 pub const REFUSED: u8 = 15;
@@ -38,6 +38,8 @@ pub const REFUSED: u8 = 15;
 pub const HOUSE: u8 = 16;
 /// Operator keys, in the operators' space: the list (`l`), and each (`k` and its id).
 pub const OPERATOR_KEYS: u8 = 17;
+/// Alerts: the list (`l`), each (`a` and its id), and the last test (`t`).
+pub const ALERTS: u8 = 18;
 
 // Sets of records in other spaces, with the names of these spaces.
 
@@ -49,7 +51,7 @@ pub const ACCOUNT_NAMES: u8 = 21;
 pub const MANAGEMENT_KEY_OWNERS: u8 = 22;
 /// Accounts with open holds: spaces `holders/…`.
 pub const HOLDERS: u8 = 23;
-/// Accounts that have webhooks: spaces `webhooks/…`.
+/// Accounts that have webhooks or alerts: spaces `webhooks/…`.
 pub const WEBHOOK_ACCOUNTS: u8 = 24;
 /// Counts of sign-in attempts: spaces `attempts/…`.
 pub const ATTEMPTS: u8 = 25;

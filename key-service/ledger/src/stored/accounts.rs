@@ -61,8 +61,8 @@ pub struct AccountLabelsRecord {
     pub suspended_reason: Option<String>,
 }
 
-/// Ids of an account's management keys, members or webhooks, or of the operator keys, oldest first. Set `management
-/// keys`, `members`, `webhooks` or `operator keys`, name `l`.
+/// Ids of an account's management keys, members, webhooks or alerts, or of the operator keys, oldest first. Set
+/// `management keys`, `members`, `webhooks`, `alerts` or `operator keys`, name `l`.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct IdList<T> {
     #[n(0)]

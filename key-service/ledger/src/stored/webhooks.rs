@@ -10,8 +10,8 @@ use shared::{ids::EventId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// An account that has or had webhooks. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It is
-/// written before the account's first webhook, and never removed.
+/// An account that has or had webhooks or alerts. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It
+/// is written before the account's first webhook or alert, and never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct WebhookAccount {}
 
@@ -36,8 +36,8 @@ pub struct WebhookRecord {
     pub cursor: u64,
 }
 
-/// Waiting deliveries of a webhook, at most 256. Set `webhooks`, name `p` and the webhook's id. A delivery is added,
-/// claimed and ended by writing this record, so no two processes can do this at the same time.
+/// Waiting deliveries of a webhook or an alert, at most 256. Set `webhooks`, name `p` and the id of the webhook or alert.
+/// A delivery is added, claimed and ended by writing this record, so no two processes can do this at the same time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PendingDeliveries {
     #[n(0)]
@@ -58,7 +58,7 @@ pub struct PendingDelivery {
     pub attempts: u32,
 }
 
-/// Content of a delivery, which never changes. Set `deliveries`, name: ids of the webhook and of the event.
+/// Content of a delivery, which never changes. Set `deliveries`, name: ids of the webhook or alert and of the event.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct DeliveryContent {
     #[n(0)]
@@ -69,7 +69,7 @@ pub struct DeliveryContent {
     pub created_at: Timestamp,
 }
 
-/// Latest attempts of a webhook, newest first, at most 20. Set `webhooks`, name `a` and the webhook's id.
+/// Latest attempts of a webhook or an alert, newest first, at most 20. Set `webhooks`, name `a` and its id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct DeliveryAttempts {
     #[n(0)]

@@ -1,4 +1,4 @@
-//! What keys, groups and webhooks share: a row in the management API's table, and their operations.
+//! What keys, groups, webhooks and alerts share: a row in the management API's table, and their operations.
 
 use shared::{
     ids::AccountId,

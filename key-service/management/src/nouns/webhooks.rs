@@ -20,7 +20,10 @@ use crate::{
 use domain::{
     event::EventSearch,
     governed::Refused,
-    webhook::{Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl, may_connect},
+    webhook::{
+        AddressRefused, Attempt, Delivery, Host, StoredWebhook, Webhook, WebhookPatch, WebhookUrl,
+        may_connect,
+    },
 };
 use key_service_store::store::{Error, EventSlice, StoreError};
 
@@ -163,11 +166,15 @@ impl Management {
 
     /// Refuses a literal address that would never be connected to. Names are checked at each attempt.
     fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<Refused>> {
-        let judged = match url.host() {
+        self.judge_address(url).map_err(|refused| Error::Refused(Refused::Address(refused)))
+    }
+
+    /// Judges a literal address. Names are checked at each attempt.
+    pub(crate) fn judge_address(&self, url: &WebhookUrl) -> Result<(), AddressRefused> {
+        match url.host() {
             Host::Literal(address) => may_connect(*address, url.host(), &self.webhook_networks),
             Host::Name(_) => Ok(()),
-        };
-        judged.map_err(|refused| Error::Refused(Refused::Address(refused)))
+        }
     }
 }
 

@@ -4,18 +4,13 @@ use maud::{Markup, html};
 use shared::{
     money::NanoUsd,
     secret::{ExposeSecret, SecretString},
+    text::grouped,
     time::Timestamp,
 };
 
-use domain::{group::Group, key::Status};
+pub use shared::money::usd;
 
-/// Writes an exact amount with a sign and at least two decimals: `$1,234.50`, `$0.004215`.
-pub fn usd(amount: NanoUsd) -> String {
-    let text = amount.to_string();
-    let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    format!("{sign}${}.{fraction:0<2}", grouped(whole))
-}
+use domain::{group::Group, key::Status};
 
 /// Number of decimals that amounts in a column have.
 const COLUMN_DECIMALS: usize = 6;
@@ -76,17 +71,6 @@ pub fn duration(millis: u64) -> String {
 /// Writes a count with thousands separators.
 pub fn count(n: u64) -> String {
     grouped(&n.to_string())
-}
-
-fn grouped(digits: &str) -> String {
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Renders a time in UTC, to the minute. The script replaces it with the reader's local time, or with "3 minutes ago".
@@ -182,17 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_shown_exactly() {
-        for (nanos, shown) in [
-            (0, "$0.00"),
-            (1, "$0.000000001"),
-            (4_215_000, "$0.004215"),
-            (500_000_000, "$0.50"),
-            (1_234_567_000_000_000, "$1,234,567.00"),
-            (-1_500_000_000, "−$1.50"),
-        ] {
-            assert_eq!(usd(NanoUsd::from_nanos(nanos)), shown);
-        }
+    fn figures_are_shortened_and_their_tooltips_are_exact() {
         for (nanos, at_a_glance, in_a_column) in [
             (0, "$0.00", "$0.000000"),
             (1, "&lt; $0.01", "&lt; $0.000001"),

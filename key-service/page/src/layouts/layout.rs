@@ -42,6 +42,8 @@ pub enum Section {
     /// Changes to the account, and thresholds that were crossed.
     Events,
     Webhooks,
+    /// Rules that warn people.
+    Alerts,
     /// A chat in the browser.
     TryIt,
     /// Pages that are not in the navigation: the member's own sign-in, search results and failures.
@@ -67,6 +69,7 @@ impl Section {
             &[
                 (Self::Members, "Members", "/dashboard/members"),
                 (Self::ManagementKeys, "Management keys", MANAGEMENT_KEYS),
+                (Self::Alerts, "Alerts", "/dashboard/alerts"),
                 (Self::Webhooks, "Webhooks", "/dashboard/webhooks"),
                 (Self::Events, "Events", "/dashboard/events"),
             ],
@@ -79,9 +82,12 @@ impl Section {
             Self::Keys | Self::Groups | Self::Requests | Self::Models | Self::TryIt | Self::Events => {
                 viewer.may(Effect::Read, Subject::Keys).is_ok()
             }
-            Self::Overview | Self::Credit | Self::Members | Self::ManagementKeys | Self::Webhooks => {
-                viewer.may(Effect::Read, Subject::Account).is_ok()
-            }
+            Self::Overview
+            | Self::Credit
+            | Self::Members
+            | Self::ManagementKeys
+            | Self::Webhooks
+            | Self::Alerts => viewer.may(Effect::Read, Subject::Account).is_ok(),
             Self::Margin => viewer.is_owner(),
             Self::Unlisted => false,
         }

@@ -15,7 +15,7 @@ use crate::{
     form::Fields,
     visitors::session::{Act, OwnerAct, Viewer},
 };
-use domain::{group::Group, key::ApiKey, member::Member, webhook::Webhook};
+use domain::{alert::Alert, group::Group, key::ApiKey, member::Member, webhook::Webhook};
 use key_service_store::store::ManagementKey;
 
 /// An object that has pages, with its id in their paths.
@@ -96,6 +96,12 @@ impl PageObject for Group {
 impl PageObject for Webhook {
     async fn find(app: &App, viewer: &Viewer, id: &str) -> Result<Self, Failure> {
         Ok(app.management.webhook(viewer.signed_in.account, read(id)?).await?)
+    }
+}
+
+impl PageObject for Alert {
+    async fn find(app: &App, viewer: &Viewer, id: &str) -> Result<Self, Failure> {
+        Ok(app.management.alert(viewer.signed_in.account, read(id)?).await?)
     }
 }
 

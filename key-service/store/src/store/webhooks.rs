@@ -1,7 +1,7 @@
 //! Webhooks of accounts. Their deliveries are in `webhooks/deliveries.rs`.
 
 mod deliveries;
-mod records;
+pub(crate) mod records;
 
 use ::records::{Space, Write};
 use key_service_ledger::{
@@ -32,7 +32,7 @@ use domain::{
     webhook::{StoredWebhook, Webhook, WebhookPatch},
 };
 
-/// The kind of spaces in which accounts with webhooks are listed.
+/// The kind of spaces in which accounts with webhooks or alerts are listed.
 const ACCOUNTS: &str = "webhooks";
 
 impl Store {
@@ -107,7 +107,7 @@ impl Store {
             .await
     }
 
-    /// Lists the accounts that have webhooks. Accounts that had webhooks earlier may be listed too.
+    /// Lists the accounts that have webhooks or alerts. Accounts that had them earlier may be listed too.
     pub async fn accounts_with_webhooks(&self) -> Result<Vec<AccountId>, StoreError> {
         let mut accounts = Vec::new();
         for part in layout::parts(ACCOUNTS) {
@@ -122,7 +122,7 @@ impl Store {
         Ok(accounts)
     }
 
-    async fn list_webhook_account(&self, account: AccountId) -> Result<(), StoreError> {
+    pub(crate) async fn list_webhook_account(&self, account: AccountId) -> Result<(), StoreError> {
         let space: Space = layout::part_of(ACCOUNTS, account.as_bytes());
         let name = layout::name(layout::WEBHOOK_ACCOUNTS, *account.as_bytes());
         self.change(&space, |view| {

@@ -1,6 +1,7 @@
-//! Cases about accounts, keys, groups, members, webhooks and events.
+//! Cases about accounts, keys, groups, members, webhooks, alerts and events.
 
 pub(crate) mod accounts;
+pub(crate) mod alerts;
 pub(crate) mod claims;
 pub(crate) mod events;
 pub(crate) mod groups;

@@ -46,6 +46,7 @@ async fn acts(stack: &Stack, owner: &mut Browser, key: &ApiKey) -> Vec<Form> {
         form(&below(&group, "revoke-keys"), &[]),
         form("/dashboard/management-keys", &[("name", "mine")]),
         form(&management_key, &[]),
+        form("/dashboard/alerts", &[("rule", "refused"), ("channel", "webhook"), ("attempt", &attempt)]),
         form("/dashboard/members", &[("name", "friend"), ("role", "owner")]),
         form(&below(&of_member, "role"), &[("role", "viewer")]),
         form(&below(&of_member, "link"), &[]),

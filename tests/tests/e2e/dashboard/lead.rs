@@ -149,6 +149,7 @@ async fn closed_pages(led: &mut Led) -> Vec<(String, u16)> {
         "members",
         "management-keys",
         "webhooks",
+        "alerts",
         "margin",
         "margin?by=user",
         "margin.csv",
@@ -318,6 +319,7 @@ async fn a_lead_changes_nothing_of_other_groups_and_not_its_own_bounds() {
         ("/dashboard/members".into(), vec![("name", "friend"), ("role", "owner")], 403),
         ("/dashboard/management-keys".into(), vec![("name", "mine"), ("group_id", &own)], 403),
         ("/dashboard/webhooks".into(), vec![("url", "https://example.com/hook")], 403),
+        ("/dashboard/alerts".into(), vec![("rule", "refused"), ("channel", "webhook")], 403),
     ];
     for (path, fields, status) in forms {
         let answer = lead.post(&path, &fields).await;

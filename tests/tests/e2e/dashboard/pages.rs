@@ -11,7 +11,7 @@ use super::{browser::refused_calls_are_listed, first_use::pasted, replicas, sign
 use crate::money::budgets::{group, manage};
 
 /// Every page without an id in its address.
-const PAGES: [&str; 14] = [
+const PAGES: [&str; 15] = [
     "/dashboard",
     "/dashboard/keys",
     "/dashboard/keys/new",
@@ -24,6 +24,7 @@ const PAGES: [&str; 14] = [
     "/dashboard/members",
     "/dashboard/events",
     "/dashboard/webhooks",
+    "/dashboard/alerts",
     "/dashboard/try-it",
     "/dashboard/you",
 ];

@@ -1,5 +1,6 @@
-//! Pages that report what happened: events, webhooks, and problems.
+//! Pages that report what happened: events, webhooks, alerts, and problems.
 
+pub(crate) mod alerts;
 pub(crate) mod events;
 pub(crate) mod trouble;
 pub(crate) mod webhooks;

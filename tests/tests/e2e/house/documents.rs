@@ -48,6 +48,7 @@ const DOCUMENTS: [&str; 37] = [
     "docs/store.md",
     "docs/tried.md",
     "docs/upgrade.md",
+    "docs/warnings.md",
     "tests/README.md",
 ];
 

@@ -10,11 +10,11 @@ use key_service_ledger::{
     StoreError,
     names::{self, RecordName},
     stored::{
-        AccountClaim, AccountLabelsRecord, AccountProfile, AccountRecord, Balance, DeliveryAttempts,
-        EventsKept, ExpiringValue, ExternalId, GroupProfile, HolderRecord, House, IdList, KeyProfile,
-        LatestLink, ManagementKeyOwner, ManagementKeyRecord, MemberName, MemberRecord, OperatorKeyRecord,
-        PayersOfKey, PendingDeliveries, RefusedCalls, RefusedDay, RefusedDays, Restores, Told, Turn,
-        WebhookRecord,
+        AccountClaim, AccountLabelsRecord, AccountProfile, AccountRecord, AlertRecord, Balance,
+        DeliveryAttempts, EventsKept, ExpiringValue, ExternalId, GroupProfile, HolderRecord, House, IdList,
+        KeyProfile, LastAlertTest, LatestLink, ManagementKeyOwner, ManagementKeyRecord, MemberName,
+        MemberRecord, OperatorKeyRecord, PayersOfKey, PendingDeliveries, RefusedCalls, RefusedDay,
+        RefusedDays, Restores, Told, Turn, WebhookRecord,
     },
 };
 use minicbor::Decode;
@@ -22,7 +22,8 @@ use records::{Answer, Name, NameBytes, Order, Question, Record, Set, Space};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use shared::ids::{
-    AccountId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId, WebhookId,
+    AccountId, AlertId, DepositId, GenerationId, GroupId, KeyId, ManagementKeyId, MemberId, OperatorKeyId,
+    WebhookId,
 };
 
 use crate::store::{
@@ -46,13 +47,14 @@ pub enum ShownObject {
     ManagementKey(ManagementKeyId),
     Member(MemberId),
     Webhook(WebhookId),
+    Alert(AlertId),
 }
 
 /// The error for a text that is not the id of an object with records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "must be the id of a key (ak_…), a group (grp_…), a generation (gen_…), a deposit (dep_…), a management key (mk_…), a member \
-     (mem_…) or a webhook (wh_…)"
+     (mem_…), a webhook (wh_…) or an alert (alr_…)"
 )]
 pub struct InvalidObject;
 
@@ -68,6 +70,7 @@ impl FromStr for ShownObject {
             text.parse().ok().map(Self::ManagementKey),
             text.parse().ok().map(Self::Member),
             text.parse().ok().map(Self::Webhook),
+            text.parse().ok().map(Self::Alert),
         ];
         kinds.into_iter().flatten().next().ok_or(InvalidObject)
     }
@@ -111,7 +114,7 @@ impl Store {
         let mut others = Vec::new();
         let own = match object {
             None => {
-                let lists = [layout::MANAGEMENT_KEYS, layout::MEMBERS, layout::WEBHOOKS];
+                let lists = [layout::MANAGEMENT_KEYS, layout::MEMBERS, layout::WEBHOOKS, layout::ALERTS];
                 let mut own = vec![
                     names::account().into(),
                     names::events().into(),
@@ -121,6 +124,7 @@ impl Store {
                 ];
                 own.extend([*b"h", *b"r", *b"c", *b"n"].map(|of| named(layout::HOUSE, of)));
                 own.extend(lists.map(|table| named(table, *b"l")));
+                own.push(named(layout::ALERTS, *b"t"));
                 let listing = named(layout::HOLDERS, *account.as_bytes());
                 others.extend(layout::holders(account).take(PARTS_TRIED).map(|part| (part, listing.clone())));
                 own
@@ -157,6 +161,11 @@ impl Store {
             Some(ShownObject::Webhook(id)) => {
                 let of_kind = |kind| named(layout::WEBHOOKS, layout::tagged(kind, id.as_bytes()));
                 [b'w', b'p', b'a'].map(of_kind).to_vec()
+            }
+            Some(ShownObject::Alert(id)) => {
+                let queue = |kind| named(layout::WEBHOOKS, layout::tagged(kind, id.as_bytes()));
+                let own = named(layout::ALERTS, layout::tagged(b'a', id.as_bytes()));
+                vec![own, queue(b'p'), queue(b'a')]
             }
         };
         Ok(own.into_iter().map(|name| (space.clone(), name)).chain(others).collect())
@@ -265,6 +274,9 @@ fn kind(table: u8, key: &[u8]) -> (&'static str, ReadValue) {
         (layout::MANAGEMENT_KEYS, Some(b'l')) => ("management keys", json_of::<IdList<ManagementKeyId>>),
         (layout::MEMBERS, Some(b'l')) => ("members", json_of::<IdList<MemberId>>),
         (layout::WEBHOOKS, Some(b'l')) => ("webhooks", json_of::<IdList<WebhookId>>),
+        (layout::ALERTS, Some(b'l')) => ("alerts", json_of::<IdList<AlertId>>),
+        (layout::ALERTS, Some(b'a')) => ("alerts", json_of::<AlertRecord>),
+        (layout::ALERTS, Some(b't')) => ("alerts", json_of::<LastAlertTest>),
         (layout::MANAGEMENT_KEYS, Some(b'k')) => ("management keys", json_of::<ManagementKeyRecord>),
         (layout::OPERATOR_KEYS, Some(b'l')) => ("operator keys", json_of::<IdList<OperatorKeyId>>),
         (layout::OPERATOR_KEYS, Some(b'k')) => ("operator keys", json_of::<OperatorKeyRecord>),

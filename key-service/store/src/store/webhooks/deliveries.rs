@@ -1,22 +1,20 @@
-//! Deliveries to webhooks. Each webhook has a record of its waiting deliveries, which decides who makes the next
-//! attempt of which delivery, and when. The content of a delivery is stored separately, and never changes.
+//! Deliveries to webhooks, and messages of alerts. Each webhook and alert has a record of its waiting deliveries, which
+//! decides who makes the next attempt of which delivery, and when. The content of a delivery is stored separately, and
+//! never changes.
 
 use ::records::Space;
 use key_service_ledger::{
     StoreError,
     stored::{DeliveryAttempts, DeliveryContent, PendingDeliveries, PendingDelivery},
 };
-use shared::{
-    ids::{AccountId, WebhookId},
-    time::Timestamp,
-};
+use shared::{ids::AccountId, time::Timestamp};
 
 use crate::store::{
     base::{Store, value},
     layout,
     webhooks::records::{
-        attempts, delivery, pending, read_delivery, read_webhook, webhook, write_delivery, write_pending,
-        write_webhook,
+        QueueId, attempts, delivery, pending, read_delivery, read_webhook, webhook, write_delivery,
+        write_pending, write_webhook,
     },
 };
 use domain::webhook::{Attempt, Delivery, KEPT_ATTEMPTS, MAX_PENDING_DELIVERIES, StoredWebhook};
@@ -64,12 +62,12 @@ impl Store {
     pub async fn claim_deliveries(
         &self,
         account: AccountId,
-        id: WebhookId,
+        id: impl Into<QueueId>,
         now: Timestamp,
         until: Timestamp,
         limit: usize,
     ) -> Result<Vec<Delivery>, StoreError> {
-        let space = layout::space(account);
+        let (space, id) = (layout::space(account), id.into());
         let claimed = self.note(&space, |view| {
             let Some(mut waiting) = view.get::<PendingDeliveries>(&pending(id))? else {
                 return Ok(Vec::new());
@@ -82,16 +80,18 @@ impl Store {
         self.with_bodies(&space, id, claimed).await
     }
 
-    /// Ends the attempt of a claimed delivery: adds it to the webhook's latest attempts, and makes the delivery due at
-    /// `next` or removes it. If another attempt has begun in the meantime, returns `false` and changes nothing.
+    /// Ends the attempt of a claimed delivery: adds it to the latest attempts of the webhook or alert, and makes the
+    /// delivery due at `next` or removes it. If another attempt has begun in the meantime, returns `false` and changes
+    /// nothing.
     pub async fn finish_delivery(
         &self,
         account: AccountId,
-        id: WebhookId,
+        id: impl Into<QueueId>,
         claimed: Delivery,
         attempt: &Attempt,
         next: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
+        let id = id.into();
         let is_claimed = |waiting: &PendingDelivery| {
             waiting.event == claimed.event && waiting.attempts == claimed.attempts
         };
@@ -115,8 +115,12 @@ impl Store {
         .await
     }
 
-    /// Lists the latest attempts of a webhook, newest first.
-    pub async fn attempts(&self, account: AccountId, id: WebhookId) -> Result<Vec<Attempt>, StoreError> {
+    /// Lists the latest attempts of a webhook or an alert, newest first.
+    pub async fn attempts(
+        &self,
+        account: AccountId,
+        id: impl Into<QueueId>,
+    ) -> Result<Vec<Attempt>, StoreError> {
         let last = self.read().get::<DeliveryAttempts>(&layout::space(account), attempts(id)).await?;
         Ok(last.unwrap_or_default().attempts)
     }
@@ -126,7 +130,7 @@ impl Store {
     async fn with_bodies(
         &self,
         space: &Space,
-        id: WebhookId,
+        id: QueueId,
         claimed: Vec<PendingDelivery>,
     ) -> Result<Vec<Delivery>, StoreError> {
         if claimed.is_empty() {
@@ -140,7 +144,7 @@ impl Store {
             match value::<DeliveryContent>(&found) {
                 Ok(content) => deliveries.push(read_delivery(waiting, content)),
                 Err(_) => {
-                    tracing::warn!(webhook = %id, "cannot read a delivery of a webhook; skipping it until it is due again");
+                    tracing::warn!(queue = %id, "cannot read a delivery; skipping it until it is due again");
                 }
             }
         }
