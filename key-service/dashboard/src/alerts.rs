@@ -8,7 +8,9 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     secret::SecretString,
-    wire::{MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ID_CHARS, MAX_LABEL_CHARS},
+    wire::{
+        MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ALERT_THRESHOLD, MAX_ID_CHARS, MAX_LABEL_CHARS,
+    },
 };
 
 use domain::{
@@ -199,7 +201,7 @@ pub(super) async fn create(
 }
 
 fn says(fault: AlertFault) -> String {
-    sentence(&format!("this {fault}"))
+    sentence(&format!("this {fault}").replace('`', ""))
 }
 
 /// Reads the form. Everything else is checked when the alert is created.
@@ -215,7 +217,7 @@ fn settings(form: &Fields) -> Result<AlertPatch, Fault> {
     let rule = Rule::parse(form.get("rule")).ok_or_else(|| Fault::of("rule", "Choose one."))?;
     let channel = Channel::parse(form.get("channel")).ok_or_else(|| Fault::of("channel", "Choose one."))?;
     let about = Some(form.get("about").trim().to_owned()).filter(|about| !about.is_empty());
-    let threshold = number("threshold", u64::MAX)?;
+    let threshold = number("threshold", MAX_ALERT_THRESHOLD)?;
     let interval_hours = number("interval_hours", MAX_ALERT_INTERVAL_HOURS)?;
     Ok(AlertPatch {
         label: Some(label),
