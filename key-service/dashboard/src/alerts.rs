@@ -211,7 +211,7 @@ pub(super) async fn create(
 }
 
 fn says(fault: AlertFault) -> String {
-    sentence(&format!("this {fault}"))
+    sentence(&format!("this {fault}").replace('`', ""))
 }
 
 /// Reads the form. Everything else is checked when the alert is created.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use tests::{
-    harness::{Options, Receiver, Stack, until},
+    harness::{Options, Receiver, Server, Stack, until},
     upstream::Script,
 };
 use tokio::{
@@ -135,7 +135,7 @@ async fn a_key_without_budget_is_reported_once_by_mail_slack_and_teams_and_no_ad
     let messages = stack.http.send_as(&stack.account.management_key, Method::GET, &url, None).await;
     assert_eq!(messages.json()["data"][0]["status"], 200, "{messages}");
     let stored = stack.cli(&["store", "show", "--account", &stack.account.name, "--id", id]);
-    let logs: String = stack.gateways.iter().chain(&stack.key_services).map(|server| server.log()).collect();
+    let logs: String = stack.gateways.iter().chain(&stack.key_services).map(Server::log).collect();
     for (what, text) in [("logs", &logs), ("store", &stored)] {
         for secret in ["/hook", "mail-secret", &key.secret] {
             assert!(!text.contains(secret), "{secret} in the {what}: {text}");
