@@ -345,8 +345,8 @@ fn take_over(view: &mut View, present: Vec<(usize, Option<Record>)>) {
     view.replace(present);
 }
 
-/// Returns which failures the effect of a command must survive before it is answered. A refused command waits as well,
-/// because an earlier attempt may have had the effect.
+/// Returns which failures the state must survive before the command is answered. A refused command also waits until the
+/// state is durable, because an earlier attempt at the same command may have been applied.
 const fn durability(command: &Command) -> Durability {
     match command {
         Command::Deposit { .. } | Command::Capture { .. } | Command::Expire { .. } => Durability::Durable,
