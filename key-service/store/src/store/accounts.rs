@@ -1,7 +1,7 @@
 //! Accounts. They are found by id or by name.
 //!
-//! The record of a name is written first. It decides which account gets the name. The account's own first record is its
-//! profile. Until the profile exists, the account cannot be found.
+//! The record of a name is written first. This record decides which account gets the name. The first of the account's
+//! own records is its profile. Until the profile exists, the account cannot be found.
 
 use std::future::ready;
 

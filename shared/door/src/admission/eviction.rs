@@ -67,8 +67,8 @@ fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     Some((owner, silent.map_or(oldest, |it| it.number)))
 }
 
-/// Finds, among the owners that have an idle connection, the owner that has the most connections. Returns its
-/// connection that has been idle longest.
+/// Finds, among the owners that have an idle connection, the owner that has the most connections. Returns the
+/// connection of this owner that has been idle longest.
 fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let longest_idle = |(owner, count, _)| {
         let idle = connections.of(owner).filter_map(|it| Some((it.idle?, Reverse(it.number))));
@@ -81,8 +81,8 @@ fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> 
     Some((owner, number))
 }
 
-/// Finds connections that together carry at least `excess`. Again and again, it takes the busiest connection of the
-/// owner that then has the largest load.
+/// Finds connections that together carry at least `excess`. At every step, takes the busiest connection of the owner
+/// that has the largest load at that point.
 fn busiest(connections: &impl Connections, excess: usize) -> Vec<(Owner, u64)> {
     // For each owner, its load and its connections, the busiest last.
     let mut owners = Vec::new();
