@@ -19,8 +19,8 @@ use crate::ledger::{
     state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
-/// The refusal of a request beyond the limit on requests in flight. One of those may end within a second, so the client
-/// is asked to retry after that.
+/// The refusal of a request beyond the limit on requests in flight. One of the running requests may end within a
+/// second, so the client is asked to retry after a second.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
     retry_after: Duration::from_secs(1),

@@ -121,7 +121,7 @@ pub struct State {
     pub account: Account,
     /// The key that the command names; `None` if it names no key, or if the account does not have the key.
     pub key: Option<Key>,
-    /// Groups that pay: the record's groups, or the key's if there is no hold or settlement yet.
+    /// Groups that pay: the record's groups, or the key's groups if there is no hold or settlement yet.
     pub groups: Groups,
     /// The record under the command's [`RecordId`](super::RecordId).
     pub record: Record,
