@@ -5,7 +5,7 @@
 #   FAREGATE_VERSION=1.0.1 deploy/compose/upgrade.sh
 #
 # If you use more than these two Compose files, list all of them in COMPOSE_FILE, separated by colons. Each service has to become
-# healthy before the next one stops; the script ends at the first one that does not. Run it again with the earlier version to go back.
+# healthy before the next one stops; the script ends at the first service that does not. Run it again with the earlier version to go back.
 # There is one demo model, so the script leaves it alone: `docker compose up --wait --no-deps local-model` replaces it, and
 # requests to it fail meanwhile.
 set -eu

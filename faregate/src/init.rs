@@ -180,8 +180,9 @@ impl Init {
         }
         let terminal = self.terminal.as_mut().context("--prices, --price or --free is missing")?;
         say(
-            "The price to sell it for: USD per million tokens such as input=3,output=15, a price list (LiteLLM's \
-             .json or models.dev's .toml; `faregate init --help` says where to find them), or free",
+            "The price to charge for the model. Enter rates in USD per million tokens, such as input=3,output=15; or \
+             the file of a price list (LiteLLM's .json or models.dev's .toml; `faregate init --help` says where to \
+             find them); or free",
         )?;
         loop {
             let answer = terminal.ask("Price (rates, a file, or free):").await?;

@@ -65,7 +65,7 @@ const PORTS: usize = 2;
 /// demo model.
 const OTHER_FILES: usize = 64 + 2 * DEMO_CONNECTIONS;
 
-/// Prepaid API keys for language models. Without a command, serves.
+/// Prepaid API keys for language models. Without a command, it serves.
 #[derive(Parser)]
 #[command(name = "faregate", version = shared_process::version())]
 struct FaregateArguments {

@@ -68,7 +68,8 @@ pub(crate) fn found_peppers(options: &Options) -> Result<Option<Peppers>, Config
     }
     if options.shares_store()? {
         // Other processes could not find keys that were hashed with a pepper that only this process has.
-        let reason = "must be set, or FAREGATE_PEPPER_FILE, to the same value in all processes that use this FAREGATE_STORE";
+        let reason = "must be set (or FAREGATE_PEPPER_FILE) to the same value in all processes that use this \
+                      FAREGATE_STORE";
         return Err(ConfigError::new("FAREGATE_PEPPER", reason));
     }
     let file = options.data_dir.join(PEPPER);

@@ -66,7 +66,12 @@ fn models(out: &mut impl Write, catalog: &Catalog) -> io::Result<()> {
     writeln!(out, "models: {}", catalog.ids().join(", "))?;
     let builtin = catalog.models.iter().flat_map(|m| &m.upstreams).any(|u| u.kind == UpstreamKind::Builtin);
     if builtin {
-        writeln!(out, "{} answers for them: {}", local_model::NAME, local_model::DESCRIPTION)?;
+        writeln!(
+            out,
+            "{} answers for each model whose upstream is builtin: {}",
+            local_model::NAME,
+            local_model::DESCRIPTION
+        )?;
         writeln!(
             out,
             "To connect a real model, run `faregate init`, or give a model an upstream with a `url` in config/models.toml (FAREGATE_MODELS)."

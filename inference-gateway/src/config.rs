@@ -22,20 +22,20 @@ pub struct Options {
     pub max_prompts_mib: Option<u32>,
 
     /// Memory for large answers, in MiB; one account may use half of it. An answer that gets no memory within ten
-    /// seconds is billed but not delivered. An answer that is not streamed counts twice until it is rewritten; the
-    /// first 64 KiB of an answer do not count [default: a quarter of the memory that the process may use, at most 1024]
+    /// seconds is billed but not delivered. An answer that is not streamed counts twice until it is rewritten. An
+    /// answer of at most 64 KiB does not count [default: a quarter of the memory that the process may use, at most 1024]
     #[arg(long, env = "FAREGATE_MAX_ANSWERS_MIB", value_name = "MIB",
           value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub max_answers_mib: Option<u32>,
 
     /// Maximum number of chat requests in flight; further requests get 503 with `Retry-After` [default: 4096, or a
-    /// quarter of the open files]
+    /// quarter of the limit of open files if that is less]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight: Option<u32>,
 
     /// Maximum number of an account's chat requests in flight; further requests get 503 with `Retry-After` [default:
-    /// all but a quarter]
+    /// three quarters of FAREGATE_MAX_IN_FLIGHT]
     #[arg(long, env = "FAREGATE_MAX_IN_FLIGHT_PER_ACCOUNT", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub max_in_flight_per_account: Option<u32>,
@@ -46,13 +46,14 @@ pub struct Options {
     pub client_stall: Duration,
 
     /// Seconds an upstream may take to begin an answer before the client gets 504. An answer that is not streamed may
-    /// take up to three times as long, or this long after its client has left; it is billed when it ends
+    /// take up to three times as long in all; if its client leaves, it may take this many more seconds. It is billed
+    /// when it ends
     #[arg(long = "answer-seconds", env = "FAREGATE_ANSWER_SECONDS", value_name = "SECONDS",
           default_value = "600", value_parser = clap::value_parser!(u64).range(1..=86_400).map(Duration::from_secs))]
     pub answer_deadline: Duration,
 
-    /// Seconds an upstream may send nothing during a stream, or during another answer after its first byte. Comments
-    /// and incomplete events do not count
+    /// Seconds an upstream may send nothing during a stream, or after the first byte of any other answer. Comments and
+    /// incomplete events do not count as sent
     #[arg(long = "upstream-silence-seconds", env = "FAREGATE_UPSTREAM_SILENCE_SECONDS", value_name = "SECONDS",
           default_value = "120", value_parser = clap::value_parser!(u64).range(1..=3600).map(Duration::from_secs))]
     pub upstream_silence: Duration,

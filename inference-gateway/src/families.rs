@@ -3,7 +3,7 @@
 use shared_observe::metrics::{CALLS, Family, SECONDS, TOKENS};
 
 pub const FAMILIES: &[Family] = &[
-    Family::counter("gateway_http_requests_total", "answers").labelled(),
+    Family::counter("gateway_http_requests_total", "HTTP requests answered").labelled(),
     Family::gauge("gateway_inflight_requests", "requests in flight"),
     Family::histogram(
         "gen_ai_server_request_duration",
@@ -32,7 +32,8 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("gen_ai_client_inference_usage_reasoning_output_tokens_total", "generated tokens that are reasoning").labelled(),
     Family::gauge(
         "gateway_ready",
-        "1 while a key-service answers, like `/readyz`; 0 otherwise, and once the process is stopping",
+        "1 while `/readyz` reports the gateway as ready: a key-service answers, and the process is not \
+         stopping; otherwise 0",
     ),
     Family::gauge(
         "gateway_key_service_sessions",
@@ -41,7 +42,7 @@ pub const FAMILIES: &[Family] = &[
     .labelled(),
     Family::gauge(
         "gateway_upstreams",
-        "upstreams of the catalogue in use: `serving`, `set_aside` (until an answer), `drained` (by command)",
+        "upstreams of the catalogue in use: `serving`, `set_aside` (until it answers again), `drained` (by command)",
     )
     .labelled(),
     Family::counter("gateway_upstream_errors_total", "failures of upstreams").labelled(),
@@ -56,7 +57,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_usage_beyond_catalogue_total",
-        "answers with reports beyond the catalogue's limits; billed as reported",
+        "answers whose reported usage exceeds the catalogue's limits; billed as reported",
     ),
     Family::counter(
         "gateway_usage_false_reports_total",
@@ -64,8 +65,8 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_answers_of_other_models_total",
-        "answers from a model other than the one requested; billed at the vendor's own cost if that is reported and \
-         higher",
+        "answers from a model other than the requested model; billed at the vendor's own cost if that cost is \
+         reported and higher",
     ),
     Family::counter(
         "gateway_upstream_oddities_total",
@@ -78,7 +79,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "gateway_prompts_not_counted_in_time_total",
-        "prompts refused with 503 because their exact count was needed and took longer than 10 s",
+        "prompts refused with 503 because counting their tokens exactly was necessary and took longer than 10 s",
     ),
     Family::counter(
         "gateway_prompts_without_room_total",
@@ -91,12 +92,12 @@ pub const FAMILIES: &[Family] = &[
     .labelled(),
     Family::counter(
         "gateway_account_share_used_up_total",
-        "chat requests refused because their account's share was already in flight",
+        "chat requests refused because their account already had its maximum number in flight",
     ),
-    Family::histogram("gateway_frame_calls", CALLS, "calls in a sent frame"),
+    Family::histogram("gateway_frame_calls", CALLS, "calls in each frame sent to a key-service"),
     Family::counter(
         "gateway_silent_frames_total",
-        "frames that a key-service did not answer in time, so that they were also sent to another",
+        "frames that a key-service did not answer in time, and that were therefore also sent to another key-service",
     ),
     Family::counter("gateway_renewals_failed_total", "leases that could not be renewed at the first attempt"),
     Family::counter("gateway_doubtful_holds_total", "authorizations with an unknown outcome"),

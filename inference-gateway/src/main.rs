@@ -44,7 +44,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 static EXPORTED: Exported =
     Exported { program: env!("CARGO_PKG_NAME"), families: &[inference_gateway::FAMILIES] };
 
-/// Carries requests to a model and answers back, and meters them. Without a command, it serves.
+/// Passes requests to models and answers to clients, and counts the tokens of both. Without a command, it serves.
 #[derive(Parser)]
 #[command(name = "inference-gateway", version = shared_process::version())]
 struct GatewayArguments {
@@ -60,7 +60,7 @@ struct GatewayArguments {
     #[command(flatten)]
     internal_tls: TlsOptions,
 
-    /// Addresses of the key-services' gRPC ports; earlier ones are preferred
+    /// Addresses of the key-services' gRPC ports; earlier addresses are preferred
     #[arg(
         long,
         env = "FAREGATE_KEY_SERVICE_URL",
@@ -84,8 +84,8 @@ struct GatewayArguments {
     #[arg(long, env = "FAREGATE_BUILTIN_URL", value_name = "URL")]
     builtin_url: Option<Uri>,
 
-    /// Directory of the spool, which keeps charges that no key-service has confirmed yet. Each gateway needs its own;
-    /// without one, these charges are lost if the gateway stops before it can deliver them
+    /// Directory of the spool, which keeps charges that no key-service has confirmed yet. Each gateway needs a separate
+    /// directory. Without a directory, these charges are lost if the gateway stops before it can deliver them
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
 
@@ -96,7 +96,7 @@ struct GatewayArguments {
 /// Commands of an operator.
 #[derive(Subcommand)]
 enum GatewayCommand {
-    /// Captures that a gateway has not delivered yet
+    /// Charges (captures) that a gateway has not delivered yet
     #[command(subcommand)]
     Spool(SpoolCommand),
     /// List, drain or restore the upstreams of the running gateway

@@ -130,7 +130,8 @@ impl RunningGateway {
         if timeout(LAST_SETTLEMENTS, settling.wait()).await.is_err() {
             tracing::error!(
                 settlements = settling.len(),
-                "stopping with undelivered settlements; the spool delivers its captures at the next start, and other holds expire"
+                "stopping with undelivered settlements; captures in the spool are delivered after the next start, and \
+                 other holds expire"
             );
         }
         close.cancel();

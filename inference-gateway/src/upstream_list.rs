@@ -28,7 +28,8 @@ const RESTORE: &str = "/upstreams/restore";
 /// Commands on the upstreams of a running gateway, which answers on its admin port.
 #[derive(Debug, Subcommand)]
 pub enum UpstreamsCommand {
-    /// List the upstreams of the current catalogue: state and its age, requests in flight, last failure, odd answers
+    /// List the upstreams of the current catalogue, with state, time of its last change, requests in flight, last
+    /// failure and odd answers
     List {
         /// Print a JSON array
         #[arg(long)]
@@ -168,14 +169,14 @@ pub async fn write_odd_answers(admin: &AdminPort, out: &mut (dyn Write + Send)) 
         Err(e) => {
             return writeln!(
                 out,
-                "Odd answers: only a running gateway counts them, and none could be asked: {e}."
+                "Odd answers are not listed: only a running gateway has their counts, and it could not be asked: {e}."
             );
         }
     };
     let listed: Vec<ListedUpstream> = serde_json::from_str(&answer)?;
     let odd: Vec<_> = listed.iter().filter(|of| !of.odd_answers.is_empty()).collect();
     if odd.is_empty() {
-        return writeln!(out, "The running gateway has got no odd answers since it read its catalogue.");
+        return writeln!(out, "The running gateway has received no odd answers since it read its catalogue.");
     }
     odd.into_iter().try_for_each(|of| {
         writeln!(

@@ -34,7 +34,7 @@ pub struct Options {
     #[arg(long, env = "FAREGATE_KEY_HTTP_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub key_http_listen: SocketAddr,
 
-    /// Address of the key-service's gRPC
+    /// Address of the gRPC port, which gateways call
     #[arg(long, env = "FAREGATE_KEY_GRPC_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
     pub key_grpc_listen: SocketAddr,
 
@@ -68,13 +68,13 @@ pub struct Options {
           value_parser = clap::value_parser!(u32).range(1..=36_500), global = true)]
     pub event_days: u32,
 
-    /// Accept a Redis without an append-only file, which loses all keys and money when it stops, or one that may
+    /// Accept a Redis without an append-only file, which loses all keys and money when it stops, or a Redis that may
     /// restore half of a change after a crash
     #[arg(long, env = "FAREGATE_REDIS_ALLOW_VOLATILE", global = true)]
     pub redis_allow_volatile: bool,
 
-    /// Number of replicas that must confirm each change of money or keys before it is answered. With fewer replicas,
-    /// nothing is served
+    /// Number of replicas that must confirm each change of money or keys before the change is answered. With fewer
+    /// replicas, nothing is served
     #[arg(long, env = "FAREGATE_REDIS_WAIT_REPLICAS", value_name = "COUNT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=16), global = true)]
     pub redis_wait_replicas: u32,
@@ -103,7 +103,7 @@ pub struct Options {
     )]
     pub redis_tls_key: Option<PathBuf>,
 
-    /// Data directory
+    /// Data directory: SQLite file, generated secrets, admin token, mark of the last Redis, and the spool of `faregate`
     #[arg(long, env = "FAREGATE_DATA_DIR", value_name = "DIR", default_value = "./data", global = true)]
     pub data_dir: PathBuf,
 

@@ -107,12 +107,12 @@ async fn examine_store(
     }
     let store = &installation.store;
     match store.try_write().await {
-        Ok(MissingServers(missing)) if missing.is_empty() => doctor.well("store", "takes writes"),
+        Ok(MissingServers(missing)) if missing.is_empty() => doctor.well("store", "accepts writes"),
         Ok(MissingServers(missing)) => {
             let says = format!("refuses writes at {}", missing.join(", "));
-            doctor.fail("store", says, "find out why these servers refuse");
+            doctor.fail("store", says, "find out why these servers refuse writes");
         }
-        Err(e) => doctor.fail("store", e, "free some space, or find out why it refuses"),
+        Err(e) => doctor.fail("store", e, "free some space, or find out why the store refuses writes"),
     }
     room(doctor, store).await;
     let warnings = store.persistence_warnings().await;
@@ -138,7 +138,7 @@ async fn books(doctor: &mut Doctor, installation: &Installation) {
 }
 
 async fn room(doctor: &mut Doctor, store: &Store) {
-    const TODO: &str = "raise maxmemory, enlarge the disk, or keep fewer entries";
+    const TODO: &str = "raise maxmemory, enlarge the disk, or keep fewer journal entries";
     match store.used_ratio().await {
         Ok(None) => doctor.well("store", "has no size limit"),
         Ok(Some(ratio)) => {
@@ -151,7 +151,7 @@ async fn room(doctor: &mut Doctor, store: &Store) {
                 doctor.well("store", says);
             }
         }
-        Err(e) => doctor.warn("store", e, "find out why it does not report its space"),
+        Err(e) => doctor.warn("store", e, "find out why the store does not report how full it is"),
     }
 }
 

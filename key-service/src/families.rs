@@ -4,20 +4,23 @@ use shared_observe::metrics::{CALLS, Family, SECONDS};
 
 pub const FAMILIES: &[Family] = &[
     Family::gauge("keyservice_sessions", "open sessions of gateways"),
-    Family::histogram("keyservice_frame_calls", CALLS, "calls in a received frame"),
+    Family::histogram("keyservice_frame_calls", CALLS, "calls in each frame received from a gateway"),
     Family::counter("keyservice_denials_total", "refusals").labelled(),
     Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),
     Family::counter(
         "keyservice_shortfall_nanousd_total",
-        "cost that was not billed: more than was left to spend, or generated after a stream was cut",
+        "cost that was not billed, because it exceeded what was left to spend or arose after a stream was cut",
     )
     .labelled(),
     Family::gauge("keyservice_held_nanousd", "money held by requests in flight, over all accounts"),
     Family::gauge("keyservice_accounts_with_holds", "accounts that have or recently had requests in flight"),
-    Family::counter("keyservice_expired_holds_total", "holds that ended without a capture"),
+    Family::counter(
+        "keyservice_expired_holds_total",
+        "holds that expired because neither a capture nor a release came in time",
+    ),
     Family::gauge(
         "keyservice_sweeper_lag_seconds",
-        "longest time since the leases of an account with holds were last checked",
+        "of all accounts with holds, the longest time since an account's leases were last checked",
     ),
     Family::histogram(
         "keyservice_store_duration_seconds",
@@ -29,7 +32,10 @@ pub const FAMILIES: &[Family] = &[
         "keyservice_ready",
         "1 while `/readyz` reports the key-service as ready; 0.5 while a part of the store is missing",
     ),
-    Family::gauge("keyservice_store_up", "1 while the store answers, 0.5 while a part of it does; checked every second"),
+    Family::gauge(
+        "keyservice_store_up",
+        "1 while the store answers, 0.5 while only a part of it answers; checked every second",
+    ),
     Family::gauge(
         "keyservice_store_used_ratio",
         "used share of the store's space: the memory of the fullest Redis, or the disk under the SQLite file; 0 if unknown",
@@ -52,7 +58,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     Family::counter(
         "keyservice_store_forgot_total",
-        "times that Redis lost seconds of confirmed writes",
+        "number of times that Redis lost its last seconds of confirmed writes",
     ),
     Family::counter(
         "keyservice_webhook_attempts_total",

@@ -61,7 +61,7 @@ impl Installation {
         if let Some(cause) = opened.check_peppers().await? {
             tracing::warn!(
                 cause,
-                "cannot compare the pepper with the store yet, since the store does not answer"
+                "cannot check the pepper against the store yet, since the store does not answer"
             );
         }
         Ok(Some(opened))

@@ -46,7 +46,7 @@ const STORE_FILES: usize = 256;
 /// Address for clients if none is configured: the default address of a gateway on this machine.
 const DEFAULT_PUBLIC: &str = "http://127.0.0.1:8080";
 
-/// Keeps keys and money: decides which requests may spend, and records what they spent. Without a command, serves.
+/// Keeps keys and money: decides which requests may spend, and records what they spent. Without a command, it serves.
 #[derive(Parser)]
 #[command(name = "key-service", version = shared_process::version())]
 #[command(mut_arg("admin_listen", |argument| argument.default_value("127.0.0.1:9091")))]
@@ -146,7 +146,7 @@ async fn serve(arguments: KeyServiceArguments) -> anyhow::Result<()> {
 }
 
 fn required_peppers(options: &Options) -> Result<Peppers, ConfigError> {
-    let unset = || ConfigError::new("FAREGATE_PEPPER", "must be set, or FAREGATE_PEPPER_FILE");
+    let unset = || ConfigError::new("FAREGATE_PEPPER", "must be set, unless FAREGATE_PEPPER_FILE is");
     options.peppers()?.ok_or_else(unset)
 }
 

@@ -115,7 +115,7 @@ impl<S: Ledger + Capacity + ?Sized> Watch<S> {
             found.wrote_at = Some(Instant::now());
             found.write.replace(written.clone())
         };
-        report(before.as_ref(), &written, "the store takes writes again");
+        report(before.as_ref(), &written, "the store accepts writes again");
     }
 
     async fn show_room(&self) {
@@ -187,7 +187,7 @@ fn report(before: Option<&Looked>, now: &Looked, recovered: &str) {
         (false, Ok(MissingServers(missing))) if !missing.is_empty() => {
             tracing::error!(
                 missing = missing.join(", "),
-                "a part of the store is missing; the rest is served"
+                "a part of the store is missing; requests that need only the rest are served"
             );
         }
         (true, Ok(MissingServers(missing))) if missing.is_empty() => {

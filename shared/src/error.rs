@@ -229,7 +229,7 @@ impl ApiError {
 
 /// Says what still works while the store is nearly full. Every interface shows this sentence.
 pub const STORE_FULL: &str = "The store is nearly full. Until its operator enlarges it, you can only revoke, disable, \
-                              archive and lower bounds.";
+                              archive and lower limits.";
 
 /// Maximum length of an error message in characters. A longer message only repeats the input at length.
 const MAX_MESSAGE_CHARS: usize = 2_000;

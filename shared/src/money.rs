@@ -91,7 +91,7 @@ pub enum MoneyError {
         negative: bool,
     },
     /// The number is not zero, but is less than half a nano-USD.
-    #[error("is smaller than half a nano-USD (0.000000001)")]
+    #[error("is smaller than half of 0.000000001 USD, the smallest unit")]
     RoundsToZero,
 }
 

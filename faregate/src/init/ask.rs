@@ -32,7 +32,7 @@ pub(super) async fn models(upstream: &Upstream) -> Result<ServerDescription, Ask
     let described = ServerDescription::read_list(&answer.body);
     described.ok_or_else(|| {
         AskRefused::Other(format!(
-            "{uri} answers, but lists no models. Check that --address is a model server's, with its /v1"
+            "{uri} answers, but lists no models. Check that --address is the address of a model server, with its /v1"
         ))
     })
 }
@@ -93,7 +93,7 @@ fn refused(uri: &Uri, status: StatusCode, words: &str, access: &Access) -> AskRe
     }
     match status {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => AskRefused::NoSuchPath(format!(
-            "there is nothing at {uri} ({code}){words}. Check --address: most end in /v1"
+            "there is nothing at {uri} ({code}){words}. Check --address: most addresses end in /v1"
         )),
         StatusCode::BAD_REQUEST => {
             AskRefused::Other(format!("{uri} answers {code}{words}. Check --model and --address"))

@@ -57,7 +57,8 @@ impl Sizes {
         let context_window = known.unwrap_or(GUESSED_WINDOW);
         if let Some(named) = named_output.filter(|named| *named > context_window) {
             return Err(format!(
-                "--max-output-tokens: {named} is more than the window of {context_window}; use less, or a larger --context-window"
+                "--max-output-tokens: {named} is more than the context window of {context_window}; use less, or a larger \
+                 --context-window"
             ));
         }
         // Prompt and output share the window, so an answer must leave room for the prompt.
@@ -109,8 +110,8 @@ pub(super) fn text(preset: &Preset, listed: ListedModel, name: &str, sizes: Size
 pub(super) fn farewell(preset: &Preset, name: &str, sizes: Sizes, file: &Path) -> String {
     let Sizes { context_window, max_output_tokens, window_is_guessed } = sizes;
     let file = shell_word(&file.display().to_string());
-    let guessed = "The window is a guess, since neither the server nor a price list has it. Set it in the file, or \
-                   with --context-window.";
+    let guessed = "context_window is a guess, since neither the server nor a price list states it. Set it in the \
+                   file, or with --context-window.";
     let variable = preset.api_key_env.as_ref();
     let lines = [
         Some(format!("wrote {file}: \"{name}\" at {}", preset.url)),

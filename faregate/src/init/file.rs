@@ -16,7 +16,7 @@ pub(super) fn must_be_new(path: &Path) -> anyhow::Result<()> {
     }
     let folder = folder(path);
     if !folder.is_dir() {
-        bail!("--out: there is no folder {}; make it, or name another file", folder.display());
+        bail!("--out: there is no folder {}; create it, or name another file", folder.display());
     }
     Ok(())
 }

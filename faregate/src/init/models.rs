@@ -44,7 +44,7 @@ impl ModelNames {
         match self.0.len().saturating_sub(SHOWN_AT_ONCE) {
             0 => menu,
             others => {
-                format!("{menu}      and {others} others; enter a part of a name to see the matching ones\n")
+                format!("{menu}      and {others} others; enter a part of a name to see the matching names\n")
             }
         }
     }

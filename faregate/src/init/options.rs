@@ -15,10 +15,11 @@ On a terminal, init asks for whatever the flags leave open.";
 #[derive(Args, Debug)]
 #[command(after_help = LISTS)]
 pub(crate) struct InitOptions {
-    /// Vendor or local server, such as openai, anthropic, azure or vllm; an unknown name lists all
+    /// Vendor or local server, such as openai, anthropic, azure or vllm; an unknown name lists all vendors
     #[arg(long, value_name = "NAME")]
     pub(super) vendor: Option<String>,
-    /// Base address with its /v1, if it is not the vendor's usual one; without --vendor, the server is recognised
+    /// Base address with its /v1; not needed for a vendor's usual address. Without --vendor, the server's list of
+    /// models shows which kind of server it is
     #[arg(long, value_name = "URL")]
     pub(super) address: Option<String>,
     /// The server's name for the model; an unknown name lists the models that the server has
@@ -29,7 +30,7 @@ pub(crate) struct InitOptions {
     pub(super) api_key_env: Option<String>,
     #[command(flatten)]
     pub(super) price: PriceOptions,
-    /// Context window: tokens of prompt and output together. Needed if neither the server nor a price list has it
+    /// Context window: tokens of prompt and output together. Needed if neither the server nor a price list states it
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) context_window: Option<u64>,
     /// Maximum number of tokens in an answer

@@ -100,7 +100,9 @@ fn checked_address(text: &str) -> Result<Uri, String> {
         format!("\"{text}\" is not an http(s) address such as http://127.0.0.1:8000/v1")
     })?;
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("an address cannot hold a credential; put it into an environment variable, and name the variable with --api-key-env".into());
+        return Err("the address must not contain a credential; put the credential into an environment variable, and \
+                    name the variable with --api-key-env"
+            .into());
     }
     Ok(uri)
 }

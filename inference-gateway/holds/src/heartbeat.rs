@@ -102,7 +102,7 @@ async fn release(holds: Holds, orphans: Vec<Orphan>) {
                 tracing::warn!(
                     generation = %orphan.generation,
                     error = %e,
-                    "cannot release a hold with an unknown outcome; it ends with its lease"
+                    "cannot release the hold of an authorization with an unknown outcome; the hold ends with its lease"
                 );
             }
         }

@@ -347,9 +347,9 @@ fn keep_damaged(spool: &Path, lines: &[Vec<u8>]) -> Result<(), SpoolError> {
         spool = %spool.display(),
         moved_to = %path.display(),
         lines = lines.len(),
-        "lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the journal \
-         with the upstream's record (audit --against), or repair the lines and append them to the spool while the \
-         gateway is stopped"
+        "some lines of the spool cannot be read, and were moved: each may be a charge that is owed; compare the \
+         journal with the upstream's record (audit --against), or repair the lines and append them to the spool while \
+         the gateway is stopped"
     );
     Ok(())
 }

@@ -203,7 +203,7 @@ impl Generator {
         let (accepted, slot) = (job.accepted, job.admitted.slot());
         let hold = self.holds.open(grant, HeldRequest { accepted, asked_at, prompt_tokens, slot });
         if let Err(overloaded) = charged {
-            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no slot for another request");
+            tracing::info!(generation = %job.id, key = %hold.key(), "an account has no free slot for another request");
             hold.release().await;
             return Err(overloaded);
         }
@@ -316,7 +316,8 @@ fn least_of(request: &Authorize, forward: &Forward) -> Authorize {
 /// Refuses a prompt with more tokens than its key may use in a minute. `size` says how exactly the number is known.
 fn never_fits(tokens: u64, size: &str, room: TokenRoom) -> ApiError {
     let message = format!(
-        "The prompt {size} {tokens} tokens, and the API key or its group may use {} tokens per minute: it can never be sent.",
+        "The prompt {size} {tokens} tokens, but the API key or its group may use only {} tokens per minute: a prompt \
+         of this size is always refused.",
         room.limit
     );
     let mut error = ApiError::new(Code::RateLimitExceeded, message);
@@ -342,7 +343,8 @@ fn refused(denial: Denial, forward: &Forward) -> ApiError {
 
 /// Makes the error for a prompt that would have to be counted, but that the model's server cannot count.
 fn uncountable() -> ApiError {
-    let message = "Documents are accepted only if the model's server can count their tokens in advance, and this one cannot.";
+    let message = "Documents are accepted only if the model's server can count their tokens in advance, and this \
+                   server cannot.";
     ApiError::new(Code::UnsupportedValue, message)
 }
 

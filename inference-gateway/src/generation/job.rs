@@ -181,7 +181,11 @@ impl Job {
         let cost = counter.reported().cost.and_then(|cost| i64::try_from(cost).ok()).map(NanoUsd::from_nanos);
         if running.upstream().answers_as(&answered) {
             let cost_usd = cost.map(tracing::field::display);
-            tracing::warn!(generation = %self.id, asked, answered, cost_usd, "an upstream answered with another model than the requested one; if the cost that it reports is higher than the price, that cost is billed");
+            tracing::warn!(
+                generation = %self.id, asked, answered, cost_usd,
+                "an upstream answered with a model other than the requested model; if the upstream reports a higher \
+                 cost than the price, that cost is billed"
+            );
         }
         if let Some(cost) = cost {
             hold.costs_at_least(cost);

@@ -115,15 +115,19 @@ pub(super) fn description(_: &mut SchemaGenerator) -> Value {
 
 pub(super) fn models(schemas: &mut SchemaGenerator) -> Value {
     let operation = Operation::new("listModels", "All models that the key may use.").secured("apiKey");
-    let version = "Version of Codex. With it, the list has the format that Codex reads.";
+    let version = "Version of Codex. With this parameter, the list has the format that Codex reads.";
     let parameters = json!([{"name": "client_version", "in": "query", "schema": {"type": "string"}, "description": version}]);
     let operation = operation.with("parameters", parameters);
     let content = json!({JSON: {"schema": {"anyOf": [
         schemas.subschema_for::<Models<'_>>(), schemas.subschema_for::<ModelPage<'_>>(),
         schemas.subschema_for::<CodexModels<'_>>(),
     ]}}});
-    let operation =
-        operation.responds(200, "All models. With `anthropic-version`, a page of them.", &content, &[]);
+    let operation = operation.responds(
+        200,
+        "All models; with the header `anthropic-version`, one page of them.",
+        &content,
+        &[],
+    );
     operation.refuses(&[&NO_CREDENTIAL[..], &KEY, &OURS].concat()).into_value()
 }
 
@@ -135,8 +139,12 @@ pub(super) fn model(schemas: &mut SchemaGenerator) -> Value {
     let content = json!({JSON: {"schema": {"anyOf": [
         schemas.subschema_for::<ModelObject<'_>>(), schemas.subschema_for::<PagedModel<'_>>(),
     ]}}});
-    let operation =
-        operation.responds(200, "The model. With `anthropic-version`, it has more members.", &content, &[]);
+    let operation = operation.responds(
+        200,
+        "The model; with the header `anthropic-version`, it has more members.",
+        &content,
+        &[],
+    );
     let codes = [&NO_CREDENTIAL[..], &KEY, &[Code::ModelNotFound, Code::UnknownUrl], &OURS].concat();
     operation.refuses(&codes).into_value()
 }

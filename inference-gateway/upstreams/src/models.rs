@@ -116,12 +116,7 @@ fn check(catalog: &Catalog) -> AbortOnDropHandle<()> {
             let (model, upstream) = (finding.model, finding.upstream);
             match finding.kind {
                 FindingKind::Promise(promise) => {
-                    tracing::warn!(
-                        model,
-                        upstream,
-                        promise,
-                        "the catalogue promises what a server does not have"
-                    );
+                    tracing::warn!(model, upstream, promise, "the catalogue promises more than a server has");
                 }
                 FindingKind::NotTold(reason) => {
                     tracing::info!(model, upstream, reason, "a server did not report what it serves");

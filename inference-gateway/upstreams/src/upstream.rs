@@ -234,7 +234,13 @@ impl Upstream {
     /// the catalogue is reloaded.
     pub fn learn(&self, refused: RefusedMembers, most_output: Option<u64>) {
         if self.learned.learn(refused, most_output) {
-            tracing::warn!(upstream = %self, ?refused, most_output, "an upstream refuses members of requests or a limit; later requests leave them out until the catalogue is reloaded");
+            tracing::warn!(
+                upstream = %self,
+                ?refused,
+                most_output,
+                "an upstream refuses some members of requests, or a high output limit; later requests are sent without \
+                 these until the catalogue is reloaded"
+            );
         }
     }
 

@@ -6,8 +6,8 @@ use clap::Args;
 
 #[derive(Args, Clone, Debug)]
 pub struct BackupTo {
-    /// Directory for the backup, created if missing. A previous backup there is replaced once the new one has been
-    /// checked
+    /// Directory for the backup, created if missing. A previous backup there is replaced once the new backup has
+    /// been checked
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
 }

@@ -43,9 +43,9 @@ pub enum Journal {
     /// A capture after the expiry of its hold is a correction: another entry with the same `generation_id` that
     /// replaces `charged` and the tokens of the entry before. Either import entries by `generation_id`, let later
     /// entries replace earlier ones, and add up `charged`; or keep all entries and add up `charged_change`, which is
-    /// negative when money is refunded. `key_used` is the key's balance after the entry.
+    /// negative when money is refunded. `key_used` is what the key has spent in total after the entry.
     ///
-    /// A capture that comes hours late, after the bills of its time have been dropped, is not a bill: its
+    /// A capture that comes hours late, after the bills of its time have been dropped, bills nothing: its
     /// `generation_id` is null, `late_generation_id` names the generation, and `charged` is 0.
     Export {
         /// The account's name
@@ -71,7 +71,7 @@ pub struct UsageQuery {
     /// Only usage of this key: ak_…
     #[arg(long, value_name = "ID")]
     key: Option<KeyId>,
-    /// List by hour instead of day, or by the user that callers name instead of key and model
+    /// List by hour instead of by day; or by day and user, as callers name them, instead of by key and model
     #[arg(long, value_enum, conflicts_with = "margin")]
     by: Option<UsageBy>,
     /// Add upstream costs, and the margin between charges and upstream costs, where costs are known

@@ -51,8 +51,8 @@ pub enum Catalogue {
         /// Public price list to compare with (models.dev's .toml or LiteLLM's .json); any difference is an error
         #[arg(long, value_name = "FILE")]
         against: Option<PathBuf>,
-        /// Ask each server for its models and windows, and list what the catalogue promises but no server has; anything
-        /// listed is an error
+        /// Ask each upstream's server for its models and context windows, and list what the catalogue promises but that
+        /// server does not have; anything listed is an error
         #[arg(long)]
         ask: bool,
     },
@@ -171,7 +171,7 @@ async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<
     }
     match broken {
         0 => Ok(()),
-        n => bail!("the catalogue promises what the servers do not have (promises: {n})"),
+        n => bail!("the catalogue promises more than the servers have (promises: {n})"),
     }
 }
 

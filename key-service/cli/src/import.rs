@@ -156,10 +156,14 @@ fn refused(error: Error<ImportRefused>, draft: &Draft) -> anyhow::Error {
             )
         }
         Error::Refused(ImportRefused::TooManyKeys) => {
-            anyhow!("--account: the import would exceed the account's bound on keys; nothing was imported")
+            anyhow!(
+                "--account: the import would exceed the account's maximum number of keys; nothing was imported"
+            )
         }
         Error::Refused(ImportRefused::TooManyGroups) => {
-            anyhow!("--account: the import would exceed the account's bound on groups; nothing was imported")
+            anyhow!(
+                "--account: the import would exceed the account's maximum number of groups; nothing was imported"
+            )
         }
         Error::Store(cause) => match store_error(&cause, "accounts list") {
             error if matches!(cause, key_service_store::store::StoreError::Unavailable(_)) => {

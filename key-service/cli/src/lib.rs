@@ -56,12 +56,12 @@ pub use store_place::{StoreCommand, StoreCopy, StoreShow};
 pub enum OperatorCommand {
     #[command(flatten)]
     Stored(Command),
-    /// Captures that a gateway has not delivered yet
+    /// Charges (captures) that a gateway has not delivered yet
     #[command(subcommand)]
     Spool(SpoolCommand),
     /// Show or replace the log filter of the running process
     LogLevel(LogLevel),
-    /// Check the catalogue of models, or import public prices into it
+    /// Check the catalogue of models, or print entries for it from a public price list
     #[command(subcommand)]
     Catalogue(Catalogue),
     /// Check the whole installation and report what works and what to fix
@@ -78,7 +78,7 @@ pub enum OperatorCommand {
     ///
     /// The command refuses to run while a program has the file open. Not for Redis.
     Restore(RestoreFrom),
-    /// Copy the store to another one, or show its records
+    /// Copy everything to another store, or show records
     #[command(subcommand)]
     Store(StoreCommand),
 }
@@ -92,7 +92,7 @@ pub enum Command {
     /// Prepaid credit
     #[command(subcommand)]
     Credits(Credits),
-    /// Management keys, which govern the API keys of an account
+    /// Management keys, which manage the API keys of an account
     #[command(subcommand)]
     ManagementKeys(ManagementKeyCommand),
     /// API keys, which make model calls
@@ -101,7 +101,7 @@ pub enum Command {
     /// Groups of API keys with shared limits, such as teams, courses or customers
     #[command(subcommand)]
     Groups(GroupCommand),
-    /// Import keys from another gateway with their spend; callers keep their keys
+    /// Import keys, with what they have spent, from another gateway; callers keep their keys
     #[command(subcommand)]
     Import(import::ImportCommand),
     /// The people who sign in to the dashboard of an account

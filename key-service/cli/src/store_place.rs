@@ -26,7 +26,7 @@ pub struct StoreCopy {
     /// URL of the store to copy from, which stays unchanged. It has the form of FAREGATE_STORE, but cannot be memory:
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
     pub from: SecretString,
-    /// URL of the store to copy to: an empty one, or one that an interrupted copy has partly filled
+    /// URL of the store to copy to: an empty store, or a store that an interrupted copy has partly filled
     #[arg(long, value_name = "URL", value_parser = parse_secret)]
     pub to: SecretString,
 }

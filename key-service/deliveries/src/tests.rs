@@ -36,8 +36,8 @@ use domain::{
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_140_665_678);
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-const LOOPBACK: &str = "the host leads to a loopback address";
-const INSIDE: &str = "the host leads to an address that is not public";
+const LOOPBACK: &str = "the host resolves to a loopback address";
+const INSIDE: &str = "the host resolves to an address that is not public";
 const BODY: &str = r#"{"type":"key.created"}"#;
 
 /// A receiver on this machine that keeps its requests, and counts its connections.

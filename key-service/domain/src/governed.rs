@@ -79,8 +79,8 @@ impl From<Refused> for ApiError {
             ),
             Refused::RotationInProgress => Self::new(
                 Code::RotationInProgress,
-                "The key before the last rotation works until `previous_key_expires_at`; send `\"force\": true` to \
-                 end it now.",
+                "The plaintext from before the last rotation works until `previous_key_expires_at`; send \
+                 `\"force\": true` to end it now.",
             ),
             Refused::GroupArchived => Self::new(Code::ArchivedGroup, "An archived group cannot be changed."),
             Refused::TooMuchMetadata => {
@@ -102,7 +102,7 @@ impl From<Refused> for ApiError {
             }
             Refused::TooMany(noun, most) => {
                 let (code, all) = noun.row().too_many;
-                Self::new(code, format!("The account already has {most} {all}, which is the maximum."))
+                Self::new(code, format!("The account already has the maximum of {most} {all}."))
             }
             Refused::IdempotencyKeyReused => Self::new(
                 Code::IdempotencyKeyReuse,

@@ -13,11 +13,11 @@ use shared::error::{ApiError, Code};
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
         Forbidden::ReadOnly => {
-            ApiError::new(Code::ReadOnlyKey, "This management key may only read; use one with full scope.")
+            ApiError::new(Code::ReadOnlyKey, "This management key may only read; use a key with full scope.")
         }
         Forbidden::KeysOfGroupOnly => ApiError::new(
             Code::GroupKeyNotAllowed,
-            "This management key only manages the API keys of its group; use one for the whole account.",
+            "This management key only manages the API keys of its group; use a key for the whole account.",
         ),
         Forbidden::OutOfReach => unknown.into(),
     };

@@ -82,7 +82,7 @@ impl Filtered for Event {
     fn filter(query: &Query<'_>) -> Result<EventSearch, ApiError> {
         let kind = query.one("type")?.map(|text| {
             let kind = EVENT_TYPES.into_iter().find(|kind| *kind == text);
-            kind.ok_or_else(|| invalid("type", "`type` must be a type of events, such as `key.created`."))
+            kind.ok_or_else(|| invalid("type", "`type` must be a type of event, such as `key.created`."))
         });
         let (kind, key, group) = (kind.transpose()?, query.key()?, query.group()?);
         Ok(EventSearch { kind, key, group, ..EventSearch::default() })

@@ -171,9 +171,10 @@ impl Reader {
         let budget = match fields.take("budget_id", values::text)? {
             None => None,
             Some(id) => {
-                let missing = || format!("`budget_id` names no row of {BUDGETS}, whose bounds would be lost");
+                let missing =
+                    || format!("`budget_id` is not in {BUDGETS}; the limits of that budget would be lost");
                 let budget = self.budgets.get(&id).ok_or_else(missing)?;
-                fields.became("budget_id", "the budget's bounds, where the key has none");
+                fields.became("budget_id", "the budget's limits, where the key has none");
                 Some(budget)
             }
         };

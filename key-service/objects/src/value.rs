@@ -130,8 +130,10 @@ fn limits(param: &str, may_be_raised: bool, raw: &RawValue) -> Result<Value, Api
         let param = format!("{param}[{at}]");
         let limit = limit(&param, may_be_raised, raw)?;
         if limits.iter().any(|before| before.per == limit.per) {
-            let message =
-                format!("`{param}.per` repeats `{}`; each length may be given once.", limit.per.as_str());
+            let message = format!(
+                "`{param}.per` repeats `{}`; each window may have only one limit.",
+                limit.per.as_str()
+            );
             return Err(ApiError::at(Code::InvalidValue, format!("{param}.per"), message));
         }
         limits.push(limit);
@@ -206,7 +208,9 @@ fn event_types(param: &str, raw: &RawValue) -> Result<Vec<String>, ApiError> {
         let param = format!("{param}[{at}]");
         let name = text(&param, "a string", raw)?.into_owned();
         if !EVENT_TYPES.contains(&name.as_str()) || known.contains(&name) {
-            let message = format!("`{param}` must be a type of event, such as `key.created`, given once.");
+            let message = format!(
+                "`{param}` must be a type of event, such as `key.created`, and must not be repeated."
+            );
             return Err(ApiError::at(Code::InvalidValue, param, message));
         }
         known.push(name);

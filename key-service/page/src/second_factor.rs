@@ -126,7 +126,7 @@ pub fn asked_code(lost: &str) -> Markup {
 fn recovery_codes(codes: &[String], next: &str) -> Markup {
     html! {
         p.lead { "Your second factor is on, and your other sessions have ended. Keep these recovery codes somewhere other than your \
-            phone: each replaces a code once. They are shown only now." }
+            phone: each can be entered once instead of a code. They are shown only now." }
         div.copyable.once data-shown-once {
             pre tabindex="0" aria-label="Your recovery codes" data-copy { (codes.join("\n")) }
             button type="button" data-copies { "Copy" }

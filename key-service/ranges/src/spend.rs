@@ -301,16 +301,18 @@ pub(crate) fn says_of_others(parts: &SpendParts) -> Option<&'static str> {
     } else if has(SpendPart::OtherGroups) {
         Some(
             "There are too many groups to compare them all. This page shows the groups with the highest spend in total \
-             and in a sample of the requests; another group may have spent more. Other groups includes keys without a \
-             group.",
+             and in a sample of the requests; another group may have spent more. “Other groups” includes keys \
+             without a group.",
         )
     } else if has(SpendPart::OtherUsers) {
         Some(
-            "About 200 users of each day are counted separately. All later ones are summed up as Other users.",
+            "About 200 users of each day are counted separately. Users that appear later in a day are summed up as \
+             “Other users”.",
         )
     } else if has(SpendPart::OtherBills) {
         Some(
-            "Only the latest requests of this period are counted by upstream. The rest are summed up as Earlier requests.",
+            "Only the latest requests of this period are counted by upstream. The rest are summed up as “Earlier \
+             requests”.",
         )
     } else {
         None

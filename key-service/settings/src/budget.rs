@@ -99,7 +99,7 @@ fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
             " is reached. "
             @match limit.window {
                 Some((_, resets_at)) => { "It resets " (time(resets_at)) "." },
-                None => "Raise it to let them through.",
+                None => "Raise the limit to let requests through.",
             }
         }
     }

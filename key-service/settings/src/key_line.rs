@@ -47,7 +47,7 @@ pub fn key_line(viewer: &Viewer, key: &ApiKey, reached: &ReachedLimits) -> Marku
             (None, Some((holder, limit))) => stopped(refused_for(viewer, &groups, holder, &limit)),
             // The limit belongs to a group that the member may not see.
             (None, None) if reached.of_key(key).is_some() => {
-                stopped(html! { ": a limit above its group is reached." })
+                stopped(html! { ": a limit of its group’s parent is reached." })
             }
             (None, None) if is_out_of_credit => stopped(html! { ": the account has no credit left." }),
             (None, None) => html! { p.verdict { (allowed(key, &groups, reached, credit)) } },

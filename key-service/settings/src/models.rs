@@ -50,7 +50,7 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     match models.len() {
         0 => Err("Tick at least one model, or choose All models.".into()),
         1..=MAX_MODELS => Ok(Value::Texts(models)),
-        _ => Err(format!("Give at most {MAX_MODELS} models.")),
+        _ => Err(format!("Choose at most {MAX_MODELS} models.")),
     }
 }
 

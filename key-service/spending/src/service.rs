@@ -158,7 +158,7 @@ impl Service {
             return Ok(CallPlan::Done(Ok(Answer::Authorized(Err(Refusal::ModelNotFound.into())))));
         };
         if a.valid_until.is_some_and(|until| until < Instant::now()) {
-            let message = "the time until which the call may take effect is over".into();
+            let message = "the call came after the time until which it may take effect".into();
             return Ok(CallPlan::Done(Err(CallFailure { code: Code::DeadlineExceeded, message })));
         }
         let (price, prompt, images, least) =

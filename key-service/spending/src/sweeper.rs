@@ -222,7 +222,7 @@ impl Watcher<'_> {
                 tracing::warn!(
                     %account, %generation, key = %settlement.payer.key, model = settlement.payer.model,
                     charged_usd = %settlement.charged,
-                    "a hold expired; billed its last report"
+                    "a hold expired; the usage that was last reported for it is billed"
                 );
             }
             // The hold was settled or extended in the meantime.

@@ -164,7 +164,8 @@ impl ServerDescription {
         if let Some(window) = window.filter(|window| *window < model.context_window) {
             let promised = model.context_window;
             broken.push(format!(
-                "context_window is {promised} here and {window} at the server; lower it, or start the server with more"
+                "context_window is {promised} here and {window} at the server; lower it, or start the server with a \
+                 larger window"
             ));
             let most = model.max_output_tokens;
             if most > window {
@@ -223,7 +224,10 @@ mod tests {
         let window = broken(UpstreamKind::Vllm, VLLM, "qwen", 16384, 8192);
         assert_eq!(
             window,
-            ["context_window is 16384 here and 8192 at the server; lower it, or start the server with more"]
+            [
+                "context_window is 16384 here and 8192 at the server; lower it, or start the server with a larger \
+                 window"
+            ]
         );
         assert_eq!(broken(UpstreamKind::Vllm, VLLM, "qwen", 131_072, 131_072).len(), 2);
         let props = r#"{"default_generation_settings":{"n_ctx":4096}}"#;

@@ -102,8 +102,9 @@ impl Common {
 
     /// Returns the internal token of a service that requires one.
     pub fn required_internal_token(&self) -> Result<SecretString, ConfigError> {
-        let unset =
-            || ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, or FAREGATE_INTERNAL_TOKEN_FILE");
+        let unset = || {
+            ConfigError::new("FAREGATE_INTERNAL_TOKEN", "must be set, unless FAREGATE_INTERNAL_TOKEN_FILE is")
+        };
         self.internal_token()?.ok_or_else(unset)
     }
 
@@ -143,7 +144,7 @@ pub fn either(
 ) -> Result<Option<SecretString>, ConfigError> {
     match (value, file) {
         (Some(_), Some(_)) => {
-            Err(ConfigError::new(setting, format!("is set, and so is {file_setting}; set one")))
+            Err(ConfigError::new(setting, format!("is set, and so is {file_setting}; set only one of them")))
         }
         (Some(value), None) => Ok(Some(value.clone())),
         (None, Some(path)) => match secret::read_file(path) {

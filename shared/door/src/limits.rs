@@ -75,8 +75,8 @@ impl Limits {
         let memory = usize::try_from(self.memory / 4 / bytes).unwrap_or(usize::MAX) / ports;
         let refuse = |connections: usize| {
             let reason = format!(
-                "{connections} connections on {ports} ports do not fit: of {} open files (ulimit -n) and {} MiB of memory, {} \
-                 and {} are left for each port",
+                "{connections} connections on each of {ports} ports do not fit: {} open files (ulimit -n) and {} MiB \
+                 of memory leave files for {} and memory for {} connections on each port",
                 self.files,
                 self.memory >> 20,
                 files,

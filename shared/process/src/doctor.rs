@@ -226,8 +226,8 @@ impl Doctor {
     /// Reads the certificate of the public port, if there is one.
     pub fn public_tls(&mut self, options: &PublicTlsOptions) -> Option<PublicTls> {
         let says = |tls: &Option<PublicTls>| match tls {
-            Some(_) => "the public port speaks TLS".to_owned(),
-            None => "the public port does not speak TLS; a proxy in front must".to_owned(),
+            Some(_) => "the public port uses TLS".to_owned(),
+            None => "the public port does not use TLS, so a proxy in front of it must".to_owned(),
         };
         self.check("certificates", options.open(), says).flatten()
     }
@@ -245,8 +245,10 @@ impl Doctor {
     fn certificates(&mut self) {
         for (setting, end) in validity::in_use() {
             match validity::warning(end) {
-                None => self
-                    .well("certificates", format!("{setting} lasts for {} days", validity::days_left(end))),
+                None => self.well(
+                    "certificates",
+                    format!("{setting}: the certificate expires in {} days", validity::days_left(end)),
+                ),
                 Some(says) => {
                     self.warn("certificates", format!("{setting}: {says}"), "renew the file and send SIGHUP");
                 }
@@ -266,7 +268,7 @@ impl Doctor {
                     format!("{}: served by the demo model, which needs no check", model.id),
                 );
             } else if found.is_empty() {
-                self.well("upstreams", format!("{}: its servers have no problems", model.id));
+                self.well("upstreams", format!("{}: its servers keep what the catalogue promises", model.id));
             }
             for finding in found {
                 let place = format!("{}: {}", finding.model, finding.upstream);

@@ -45,19 +45,20 @@ refusals! {
     /// A management key was used on a model route.
     ManagementKeyNotAllowed = "Management keys cannot make model calls; use an API key.";
     /// An API key was used on a management route.
-    ManagementKeyRequired = "API keys cannot govern keys; use a management key.";
+    ManagementKeyRequired = "API keys cannot manage keys; use a management key.";
     /// The key has spent its limit, or what is left of it cannot pay for this request.
-    KeyLimitReached = "The API key has reached its spend limit, or what is left of it cannot pay for this request.";
+    KeyLimitReached = "The API key has reached its spend limit, or the rest of the limit cannot pay for this request.";
     /// The account's credit is empty, or cannot pay for this request.
-    InsufficientCredits = "The account's credit is used up, or what is left of it cannot pay for this request.";
+    InsufficientCredits = "The account's credit is used up, or the rest of it cannot pay for this request.";
     /// Requests in flight hold what is left to spend.
-    SpendReserved = "What is left to spend is reserved by requests in flight; try again in 1 s.";
+    SpendReserved = "Requests in flight have reserved what is left to spend; try again in 1 s.";
     /// The model is not in the catalogue.
     ModelNotFound = "There is no such model.";
     /// The key's group, or its parent, is archived.
     GroupArchived = "The API key's group is archived.";
     /// A group of the key has spent its limit, or what is left of it cannot pay for this request.
-    GroupLimitReached = "A group of the API key has reached its spend limit, or what is left of it cannot pay for this request.";
+    GroupLimitReached = "A group of the API key has reached its spend limit, or the rest of the limit cannot pay for \
+                         this request.";
     /// The key or one of its groups does not allow the model.
     ModelNotAllowed = "The API key may not use this model.";
     /// A rate limit, or the limit on requests in flight, is used up.
@@ -125,19 +126,19 @@ impl From<Denial> for ApiError {
         let DenialDetail { resets_at, retry_after, rate, token_room: _, models } = *detail;
         (error.resets_at, error.retry_after) = (resets_at, retry_after.map(retry_seconds));
         if let Some(resets_at) = resets_at {
-            error.message = format!("{} It renews at {resets_at}.", error.message).into();
+            error.message = format!("{} The limit renews at {resets_at}.", error.message).into();
         }
         if let (Some(rate), Some(retry_after)) = (rate, retry_after) {
             let bound = match rate {
-                RateBound::InFlight => "as many requests in flight as they may have",
-                RateBound::Requests => "used up their requests per minute",
-                RateBound::Tokens => "used up their tokens per minute",
+                RateBound::InFlight => "the maximum number of requests in flight",
+                RateBound::Requests => "used up its requests per minute",
+                RateBound::Tokens => "used up its tokens per minute",
             };
             let seconds = whole_seconds(retry_after);
             error.message = format!("The API key or its group has {bound}; try again in {seconds} s.").into();
         }
         if !models.is_empty() {
-            error.message = format!("{} It may use: {}.", error.message, models.join(", ")).into();
+            error.message = format!("{} The key may use: {}.", error.message, models.join(", ")).into();
             error.valid_models = models;
         }
         error

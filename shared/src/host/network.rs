@@ -50,7 +50,7 @@ pub struct Network {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be an address, or an address and the length of its prefix, such as 10.0.0.0/8")]
+#[error("must be an IP address, or a network such as 10.0.0.0/8")]
 pub struct NotANetwork;
 
 impl Network {

@@ -201,7 +201,8 @@ fields! {
         Label = setting("label", Kind::Line { max: MAX_LABEL_CHARS }, "Name chosen by the owner.")
             .with_input("Label", "");
         KeyHint = answered("key_hint", |_| json_schema!({"type": "string"}), "First and last characters of the plaintext.");
-        Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}), "`revoked`, else `disabled`, else `expired`, else `active`.");
+        Status = answered("status", |_| json_schema!({"type": "string", "enum": STATUSES}),
+            "The first of `revoked`, `disabled`, `expired` and `active` that applies.");
         ..Bound(Bound::all())
         CreatedAt = CREATED_AT;
         ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null for never.")
@@ -212,7 +213,7 @@ fields! {
             "Time of the last billed request.");
         RevokedAt = answered("revoked_at", SchemaGenerator::subschema_for::<Option<Timestamp>>, "Time of the revocation.");
         PreviousKeyExpiresAt = answered("previous_key_expires_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time until which the previous plaintext also works; null if only the current one works.");
+            "Time until which the previous plaintext also works; null if only the current plaintext works.");
         GroupId = setting("group_id", Kind::Group, "The group, whose limits also apply; null for no group.")
             .with_input("Group", "The group's limits apply to all its keys together.");
         Metadata = METADATA;
@@ -236,7 +237,8 @@ fields! {
         Keys = answered("keys", SchemaGenerator::subschema_for::<u64>, "Number of keys in the group, including revoked ones.");
         CreatedAt = CREATED_AT;
         ArchivedAt = answered("archived_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time from which the keys of the group and of its child groups are refused.");
+            "Time at which the group was archived. From then on, the keys of the group and of its child groups are \
+             refused.");
     }
 }
 
@@ -248,13 +250,15 @@ fields! {
             .with_input("URL", "Begins with https://. An event is a POST, signed with the webhook's secret.").required();
         Types = setting("types", Kind::EventTypes, "Types of events to send; null for all.");
         Enabled = setting("enabled", Kind::Flag,
-            "Whether events are sent. After enabling it again, a webhook also gets the events since it was disabled.");
+            "Whether events are sent. A webhook that is enabled again also gets the events from the time when it was \
+             disabled.");
         CreatedAt = CREATED_AT;
         DisabledAt = answered("disabled_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,
-            "Time since which no events are sent.");
+            "Time at which the webhook was disabled; null while it is enabled.");
         DisabledReason = answered("disabled_reason",
             |_| json_schema!({"enum": ["owner", "failing", "gone", null]}),
-            "`owner`; `failing` if an event could not be delivered for 24 hours; `gone` if the address answered 410.");
+            "Why the webhook is disabled: `owner` if somebody set `enabled` to false; `failing` if an event could not \
+             be delivered for 24 hours; `gone` if the address answered 410.");
     }
 }
 

@@ -107,16 +107,16 @@ const TYPE: Parameter = parameter("type", |_| json_schema!({"enum": EVENT_TYPES}
 const START: Parameter = parameter("start", time);
 const END: Parameter = parameter("end", time);
 const GROUP_BY: Parameter = parameter("group_by", |_| {
-    let description = "Groups the sums by these; without it, there is one sum. `hour` covers at most 31 days. \
-        Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
+    let description = "What to group the sums by; without this parameter, there is one sum. `hour` covers at most 31 \
+        days. Sums by `user` or by `upstream` cover the whole account, and can be grouped further only by `day`.";
     let pattern = "^(day|hour|key|group|top_group|model|user|upstream)\
         (,(day|hour|key|group|top_group|model|user|upstream))*$";
     json_schema!({"type": "string", "pattern": pattern, "description": description})
 });
 
 const TOP: Parameter = parameter("top", |_| {
-    let description =
-        "Lists only this many sums, the largest cost first, and the rest as one more with `others`.";
+    let description = "Lists only this number of sums, those with the largest cost first, and combines the rest into \
+                       one more sum with `others`.";
     json_schema!({"type": "integer", "minimum": 1, "maximum": MAX_TOP, "description": description})
 });
 
@@ -247,7 +247,8 @@ pub static ROUTES: [Route; 27] = [
         refuses: &[Code::KeyRevoked, Code::ExpiredKey, Code::RotationInProgress, Code::InvalidType,
             Code::IntegerBelowMinValue, Code::IntegerAboveMaxValue, Code::UnknownParameter],
         ..Route::new::<KeyObject>(Endpoint::RotateKey, "rotateApiKey",
-            "Gives an API key a new plaintext, shown only in this answer. The previous one works for `grace_seconds` more.")
+            "Gives an API key a new plaintext, shown only in this answer. The previous plaintext works for another \
+             `grace_seconds`.")
             .below::<KeyObject>("/rotate").taking::<Rotation>()
     },
     list::<GroupObject>("listGroups", "Lists the groups, including archived ones.")
@@ -292,7 +293,7 @@ pub static ROUTES: [Route; 27] = [
     Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",
-        "Sums usage over at most 400 days; without `start`, over the last 30.")
+        "Sums usage over at most 400 days; without `start`, over the last 30 days.")
         .at(USAGE, Reach::Keys).by(&[START, END, GROUP_BY, TOP, KEY_ID, GROUP_ID]).refusing(&[Code::InvalidValue]),
     Route::new::<List<BillObject<'_>>>(Endpoint::Generations, "listGenerations",
         "Lists the bills of generations, in billing order.")
@@ -311,6 +312,7 @@ pub static ROUTES: [Route; 27] = [
         "Lists who changed what, and which thresholds were crossed.")
         .at(EVENTS, Reach::Account).paged::<EventObject>().by(&[TYPE, KEY_ID, GROUP_ID]),
     Route::new::<OwnKey>(Endpoint::OwnKey, "retrieveOwnApiKey",
-        "Retrieves the requesting API key, with its group. This does not count as using the key, and works even if no money is left.")
+        "Retrieves the API key that makes the request, with its group. This does not count as using the key, and works \
+         even if no money is left.")
         .at(OWN_KEY, Reach::Holder),
 ];

@@ -176,8 +176,9 @@ pub(super) struct Rotation;
 crate::schema!(Rotation, "ApiKeyRotation", rotation_schema);
 
 fn rotation_schema(_: &mut SchemaGenerator) -> Schema {
-    let grace = "Seconds that the previous plaintext keeps working.";
-    let force = "Rotate even if the plaintext before the last rotation still works, and end it.";
+    let grace = "Seconds for which the previous plaintext keeps working.";
+    let force = "Rotate even if the plaintext from before the last rotation still works. It then stops working at \
+                 once.";
     json_schema!({"type": "object", "additionalProperties": false, "properties": {
         "grace_seconds": {
             "type": "integer", "minimum": 0, "maximum": MAX_GRACE_SECONDS, "default": 0, "description": grace,

@@ -76,7 +76,7 @@ export async function keepsAWebhook(owner, { width, theme }) {
   await owner.visit('/dashboard/webhooks');
   await owner.fill('URL', 'https://10.0.0.1/hook');
   await owner.follow('button', 'Create webhook', 422);
-  await owner.reads('The host leads to an address that is not public.');
+  await owner.reads('The host resolves to an address that is not public.');
   await examineOnce(owner, 'owner-wrong-webhook');
   await owner.fill('URL', url);
   await owner.follow('button', 'Create webhook');

@@ -29,10 +29,10 @@ pub enum Nonsense {
     #[error("not in the usual form")]
     Form,
     /// A choice ended without a finish reason, or with a reason that means failure.
-    #[error("a choice ended without a finish reason, or with one that is a failure")]
+    #[error("a choice ended without a finish reason, or with a reason that means failure")]
     Unfinished,
     /// Pieces of several calls were mixed, so that a call continued after its end.
-    #[error("a call went on after its arguments were complete")]
+    #[error("a call continued after its arguments were complete")]
     Interleaved,
 }
 

@@ -39,8 +39,8 @@ fn message_object_schema(schemas: &mut SchemaGenerator) -> Schema {
             "role": {"const": "assistant"},
             "model": {"type": "string"},
             "content": {"type": "array", "items": {"type": "object", "required": ["type"],
-                "properties": {"type": {"type": "string", "description": "`text`, `thinking`, `tool_use`, or what the model's \
-                    vendor has beside these."}}}},
+                "properties": {"type": {"type": "string", "description": "`text`, `thinking`, `tool_use`, or another \
+                    type that the model's vendor defines."}}}},
             "stop_reason": {"type": ["string", "null"]},
             "stop_sequence": {"type": ["string", "null"]},
             "usage": {"type": "object", "required": counts, "properties": members},

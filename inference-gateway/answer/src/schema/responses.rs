@@ -27,8 +27,8 @@ fn response_object_schema(schemas: &mut SchemaGenerator) -> Schema {
         "error": object(&["code", "message"], &text),
         "incomplete_details": object(&["reason"], &text),
         "output": {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {
-            "type": {"type": "string", "description": "`message`, `function_call`, `custom_tool_call`, `reasoning`, or what \
-                the model's vendor has beside these."},
+            "type": {"type": "string", "description": "`message`, `function_call`, `custom_tool_call`, `reasoning`, or \
+                another type that the model's vendor defines."},
         }}},
         "usage": usage,
         "model": {"type": "string"},

@@ -52,7 +52,7 @@ impl KeyServicePort {
     const fn name(self) -> &'static str {
         match self {
             Self::Sessions => "a key-service",
-            Self::Http => "the HTTP of a key-service",
+            Self::Http => "the HTTP port of a key-service",
         }
     }
 }
@@ -97,7 +97,7 @@ impl KeyServiceHealth {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
         health.avoided_until.store(self.now() + millis(AVOIDED), Ordering::Relaxed);
         let Some(Failures { count, seconds, .. }) = health.failures.failed() else { return };
-        let is = if count == 1 { "is away" } else { "is still away" };
+        let is = if count == 1 { "is unavailable" } else { "is still unavailable" };
         tracing::warn!(peer = %name, error, failures = count, seconds, "{} {is}", port.name());
     }
 

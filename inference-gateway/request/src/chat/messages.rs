@@ -206,7 +206,10 @@ fn part(part: &Members<'_, '_>, role: ChatRole, draft: &mut Draft) -> Result<(),
             image_url(&image.require("url")?, image.get("detail").as_ref(), draft)
         }
         "image_url" => {
-            let problem = format!("only 'user' messages can show images, not those of '{}'", role.as_str());
+            let problem = format!(
+                "only messages of the role 'user' may contain images, not those of '{}'",
+                role.as_str()
+            );
             Err(kind.error(Code::InvalidValue, &problem))
         }
         "input_audio" | "audio" | "file" => Err(kind

@@ -48,7 +48,8 @@ fn chat_request_schema(_: &mut SchemaGenerator) -> Schema {
             },
             "reasoning_effort": {
                 "enum": Effort::WORDS.map(Some).into_iter().chain([None]).collect::<Vec<_>>(),
-                "description": "A value that the model accepts. The refusal of any other value lists the accepted ones.",
+                "description": "A value that the model accepts. The refusal of any other value lists the accepted \
+                    values.",
             },
             "stop": {"anyOf": [
                 {"type": "null"},

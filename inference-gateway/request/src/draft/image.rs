@@ -43,7 +43,8 @@ pub(crate) fn image_data(
 ) -> Result<(), ApiError> {
     let format = media_type.string()?;
     let Some(format) = format_of(&format) else {
-        return Err(media_type.error(Code::InvalidValue, "must be 'image/png', or jpeg, webp or gif"));
+        return Err(media_type
+            .error(Code::InvalidValue, "must be 'image/png', 'image/jpeg', 'image/webp' or 'image/gif'"));
     };
     check_base64(&data.string()?).map_err(|(code, problem)| data.error(code, problem))?;
     draft.places.image.get_or_insert_with(|| data.place());

@@ -99,7 +99,7 @@ impl AskedEffort {
     fn refuse(model: &Model) -> ApiError {
         let (name, id) = (Self::NAME, &model.id);
         if model.efforts.is_empty() {
-            let message = format!("Invalid '{name}': the model '{id}' takes none.");
+            let message = format!("Invalid '{name}': the model '{id}' does not have this setting.");
             return ApiError::at(Code::UnsupportedParameter, name, message);
         }
         let taken: Vec<_> = model.efforts.iter().map(|effort| format!("'{}'", effort.word())).collect();

@@ -43,7 +43,7 @@ impl Forward {
                 Some(place.map_or_else(input, |place| (place, ARGUMENTS)))
             }
             Some(PartAtFault::Images) => of_image("this model does not accept images"),
-            Some(PartAtFault::ImageData) => of_image("the model cannot read this image or a later one"),
+            Some(PartAtFault::ImageData) => of_image("the model cannot read this image or a later image"),
             Some(PartAtFault::Tools) => {
                 self.has_tools.then(|| ("tools".into(), "this model does not accept tools"))
             }

@@ -371,8 +371,8 @@ fn file(part: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiError> {
 }
 
 fn wrong_part(part: &Members<'_, '_>) -> ApiError {
-    let supported =
-        "'input_text', 'output_text' or 'refusal', or in user messages and outputs of tools 'input_image'";
+    let supported = "'input_text', 'output_text' or 'refusal'; in user messages and in outputs of tools also \
+                     'input_image'";
     match part.require("type") {
         Ok(kind) => unsupported_kind(&kind, "parts", supported),
         Err(missing) => missing,

@@ -36,7 +36,8 @@ fn responses_request_schema(_: &mut SchemaGenerator) -> Schema {
             "tools": {
                 "type": ["array", "null"], "maxItems": MAX_TOOLS,
                 "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}},
-                "description": "`function`, `custom`, or a `namespace` of these; others are dropped, and named in `x-dropped-tools`.",
+                "description": "`function`, `custom`, or a `namespace` of these; other tools are dropped, and named in \
+                    `x-dropped-tools`.",
             },
             "tool_choice": {"anyOf": [{"enum": ["none", "auto", "required", null]}, {
                 "type": "object", "required": ["type"],

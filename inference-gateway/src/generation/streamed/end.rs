@@ -119,7 +119,11 @@ impl Stream {
     fn note_health(&self, end: &End) {
         let too_long = self.meter.too_long_events();
         if too_long > 0 {
-            tracing::warn!(generation = %self.job.id, too_long, "some events of a stream are too long to deliver; their usage counts");
+            tracing::warn!(
+                generation = %self.job.id,
+                too_long,
+                "some events of a stream were too long to deliver; the usage that they reported counts"
+            );
             metrics::counter!("gateway_answers_not_given_out_total", "reason" => "too_long")
                 .increment(too_long);
         }

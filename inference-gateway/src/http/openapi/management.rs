@@ -83,7 +83,7 @@ fn parameters(route: &Route, schemas: &mut SchemaGenerator) -> Vec<Value> {
     let query = |name: &str, schema: Value| json!({"name": name, "in": "query", "schema": schema});
     let mut parameters = Vec::new();
     if let Some(cursor) = route.cursor {
-        let all = "Maximum number of items on a page. Without it, the answer has all items.";
+        let all = "Maximum number of items on a page. Without this parameter, the answer has all items.";
         let size = json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": all});
         parameters.push(query("limit", size));
         parameters.push(query("after", cursor(schemas).to_value()));

@@ -28,7 +28,7 @@ use key_service_store::store::ManagementKey;
 pub enum ManagementKeyCommand {
     /// Create a management key, and print it; it cannot be shown again
     Create {
-        /// Name of the account that the key governs
+        /// Name of the account whose API keys the key manages
         #[arg(long, value_name = "NAME")]
         account: String,
         /// Name of the key
@@ -55,7 +55,7 @@ pub enum ManagementKeyCommand {
     },
     /// Revoke a management key permanently
     Revoke {
-        /// Its id: mk_…
+        /// Id of the key: mk_…
         #[arg(long)]
         id: ManagementKeyId,
     },

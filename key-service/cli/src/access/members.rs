@@ -29,7 +29,7 @@ pub enum MemberCommand {
         /// Name of the member: an e-mail address or any handle
         #[arg(long, value_name = "WHO", value_parser = name)]
         name: String,
-        /// Role: owner, viewer (reads everything, changes nothing) or lead (governs the API keys of one group)
+        /// Role: owner, viewer (reads everything, changes nothing) or lead (manages the API keys of one group)
         #[arg(long, value_parser = ["owner", "viewer", "lead"], default_value = "owner")]
         role: String,
         /// Group of a lead, by name, external id or id

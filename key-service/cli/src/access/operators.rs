@@ -16,7 +16,7 @@ pub enum OperatorsCommand {
     /// Create an operator, and print a link that signs in once, within 15 minutes
     ///
     /// At `/operator`, operators see every account, create accounts and add credit. They are not members of any
-    /// account. They set up a second factor at the first sign-in, and need its codes at every later one.
+    /// account. They set up a second factor at the first sign-in, and enter a code from it at every later sign-in.
     Create {
         /// Name of the operator, as shown in the events of accounts
         #[arg(long, value_name = "WHO", value_parser = name)]
@@ -26,8 +26,8 @@ pub enum OperatorsCommand {
     List,
     /// Print a link that signs an operator in once, within 15 minutes
     ///
-    /// The operator's earlier links stop working. If phone and recovery codes are lost, remove the operator and create
-    /// it again.
+    /// The operator's earlier links stop working. If phone and recovery codes are lost, remove the operator, and create
+    /// an operator of this name again.
     SignInLink {
         /// The operator's name
         #[arg(long, value_name = "WHO")]
@@ -77,7 +77,7 @@ fn refused(error: Error<MemberRefused>) -> anyhow::Error {
     match error {
         Error::Refused(MemberRefused::NotFound) => anyhow!("--name: there is no such operator"),
         Error::Refused(MemberRefused::NameTaken) => {
-            anyhow!("--name: an operator of this name exists already")
+            anyhow!("--name: an operator with this name already exists")
         }
         Error::Refused(other) => anyhow!("--name: {other}"),
         Error::Store(cause) => store_error(&cause, "operators list"),

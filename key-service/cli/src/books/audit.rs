@@ -22,8 +22,8 @@ pub struct AuditOf {
     account: Option<String>,
     /// Compare the journal with an upstream's own record of requests instead of checking sums
     ///
-    /// The file has JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, while the request was served),
-    /// and with `prompt_tokens` and `completion_tokens`. A line without an id is matched by time and equal tokens.
+    /// The file has JSON lines with `id` (the generation, gen_…) or `time` (RFC 3339, during the request), and with
+    /// `prompt_tokens` and `completion_tokens`. A line without an id is matched by time and equal tokens.
     /// Generations that were billed between the file's first and last line but match no line are listed as billed but
     /// not served.
     #[arg(long, value_name = "FILE")]
@@ -131,7 +131,7 @@ fn sentence(Wrong { figure, recorded, proven }: &Wrong) -> String {
         Figure::Used(of) => (format!("{of} used"), "its journal adds up to"),
         Figure::BudgetHeld(of) => (format!("{of} held"), "its open holds add up to"),
         Figure::Window(of, per) => {
-            (format!("{of} used in the {}", per.as_str()), "the nearest that its journal allows is")
+            (format!("{of} used in the {}", per.as_str()), "the closest value that its journal allows is")
         }
         Figure::Held => ("held".to_owned(), "the open holds add up to"),
         Figure::Credit => ("credit".to_owned(), "deposits minus charges are"),

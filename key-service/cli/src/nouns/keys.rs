@@ -36,7 +36,7 @@ pub enum KeyCommand {
         /// Seconds for which the previous plaintext keeps working, at most 30 days
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_GRACE_SECONDS))]
         grace_seconds: u64,
-        /// Rotate even if a plaintext from an earlier rotation still works, and end that one
+        /// Rotate even if the plaintext from before the last rotation still works; it then stops working at once
         #[arg(long)]
         force: bool,
     },

@@ -124,7 +124,7 @@ impl<F: Fields, const NEW: bool> Args for SettingFlags<F, NEW> {
 /// Commands for every kind of object.
 #[derive(Debug, Subcommand)]
 pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + Sync + 'static> {
-    /// List them, oldest first
+    /// List all of the account, oldest first
     List {
         #[command(flatten)]
         of: InAccount,
@@ -132,9 +132,9 @@ pub enum ObjectCommand<F: Fields, I: FromStr<Err = InvalidId> + Clone + Send + S
         #[arg(long)]
         json: bool,
     },
-    /// Show it as JSON
+    /// Show one as JSON
     Show(NamedObject<I>),
-    /// Change it, and print it as JSON. Settings without a flag stay unchanged; the value null clears a setting
+    /// Change one, and print it as JSON. Settings without a flag stay unchanged; the value null clears a setting
     Update {
         #[command(flatten)]
         object: NamedObject<I>,

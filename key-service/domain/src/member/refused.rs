@@ -18,27 +18,27 @@ pub enum MemberRefused {
     #[error("there is no such member")]
     NotFound,
     /// Another member has the name.
-    #[error("there is a member of this name already")]
+    #[error("there is already a member with this name")]
     NameTaken,
     /// The account already has the maximum number of members.
-    #[error("an account has {MAX_MEMBERS} members at most; remove one first")]
+    #[error("an account may have at most {MAX_MEMBERS} members; remove one first")]
     TooMany,
     /// The name is empty, too long, surrounded by spaces, or contains invisible characters.
     #[error(
-        "a name has 1 to {MAX_MEMBER_NAME_CHARS} characters that are visible, without leading or trailing spaces"
+        "a name must have 1 to {MAX_MEMBER_NAME_CHARS} visible characters, without leading or trailing spaces"
     )]
     BadName,
     /// The account has no such group to lead, or it is archived.
     #[error("this account has no such group, or it is archived")]
     NoSuchGroup,
     /// More than one group has the name.
-    #[error("several groups have this name; give the id of one")]
+    #[error("several groups have this name; give the group's id")]
     SeveralGroups,
     /// The account would lose its last owner, so nobody could manage it in the dashboard.
-    #[error("the last owner cannot be removed, and keeps the role")]
+    #[error("the last owner cannot be removed or given another role")]
     LastOwner,
     /// The password is too short or too long.
-    #[error("a password has {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
+    #[error("a password must have {MIN_PASSWORD_CHARS} to {MAX_PASSWORD_CHARS} characters")]
     BadPassword,
     /// The name is unknown or has no password, or the password is wrong.
     #[error("account, name or password is wrong")]
@@ -50,7 +50,7 @@ pub enum MemberRefused {
     #[error("sign in with a new link first")]
     StaleSignIn,
     /// The code is neither the app's current code nor an unused recovery code, or it was accepted earlier.
-    #[error("the code is wrong or was used; wait for the next one")]
+    #[error("the code is wrong or was already used; wait for the next code")]
     WrongCode,
     /// There were too many wrong codes recently.
     #[error("there were too many wrong codes; wait a quarter of an hour")]
@@ -60,13 +60,13 @@ pub enum MemberRefused {
     #[error("too much time has passed; sign in again")]
     ChallengeOver,
     /// The member has a second factor.
-    #[error("a second factor is on already; turn it off first")]
+    #[error("a second factor is already on; turn it off first")]
     SecondFactorOn,
     /// The member has no second factor.
     #[error("there is no second factor")]
     NoSecondFactor,
     /// The second factor was used or changed in the meantime.
-    #[error("the second factor was used or changed meanwhile; try again")]
+    #[error("the second factor was used or changed in the meantime; try again")]
     SecondFactorChanged,
     /// The link is unknown, used or expired, or has been replaced by a newer link or a new password.
     #[error("this sign-in link was used or has expired")]

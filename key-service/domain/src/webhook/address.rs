@@ -45,10 +45,10 @@ pub enum BadUrl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressRefused {
     /// A name resolved to this machine.
-    #[error("the host leads to a loopback address")]
+    #[error("the host resolves to a loopback address")]
     Loopback,
     /// The address is neither public nor in a configured network.
-    #[error("the host leads to an address that is not public")]
+    #[error("the host resolves to an address that is not public")]
     NotPublic,
 }
 

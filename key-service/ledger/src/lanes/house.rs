@@ -88,7 +88,7 @@ impl Lanes {
         let questions = vec![Question::Records(vec![names::account().into(), names::house().into()]), due];
         let answers = self.records.read(&lane.space, questions).await?;
         let [Answer::Records(records), Answer::Entries(due)] = &answers[..] else {
-            return Err(Failure::Damaged("an answer to another question".into()));
+            return Err(Failure::Damaged("the store answered a different question".into()));
         };
         let [Some(account), house] = &records[..] else { return Ok(None) };
         let before = match house {

@@ -97,7 +97,7 @@ impl Lane {
     pub(crate) fn wait(&self, call: WaitingCall) -> Result<(), Failure> {
         let mut waiting = self.waiting.lock();
         if waiting.len() >= MOST_WAITING {
-            return Err(Failure::NotDone("too many calls of the account wait".into()));
+            return Err(Failure::NotDone("too many calls for the account are waiting".into()));
         }
         waiting.push_back(call);
         Ok(())
@@ -109,7 +109,7 @@ impl Lane {
         let (mut calls, mut commands) = (Vec::new(), 0);
         while let Some(call) = waiting.front() {
             if call.made_at.elapsed() > MOST_WAIT {
-                let late = Failure::NotDone("the call waited too long for others of the account".into());
+                let late = Failure::NotDone("the call waited too long for other calls of the account".into());
                 let call = waiting.pop_front();
                 let _ = call.map(|call| call.reply.send(Err(late)));
                 continue;

@@ -117,7 +117,7 @@ impl Lanes {
             }
             lost += 1;
         }
-        Err(Failure::NotDone("others change the account".into()))
+        Err(Failure::NotDone("other processes keep changing the account".into()))
     }
 
     /// Confirms that a refusal was decided with current records. `None` if there was a conflict.
@@ -179,7 +179,7 @@ impl Lanes {
                 Ok(outcomes) => return outcomes,
                 Err(TryRecvError::Empty) => {}
                 // The leading caller was cancelled, so it is unknown whether the commit was written.
-                Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was given up".into())),
+                Err(TryRecvError::Closed) => return Err(Failure::Unknown("the call was abandoned".into())),
             }
             let calls = lane.next_calls();
             if calls.is_empty() {
@@ -287,7 +287,7 @@ impl Lanes {
             }
             attempt += 1;
         }
-        Err(Failure::NotDone("others change the account".into()))
+        Err(Failure::NotDone("other processes keep changing the account".into()))
     }
 
     /// Builds the commit for what was decided.

@@ -111,7 +111,7 @@ impl Lanes {
             tracing::warn!(
                 account = %lane.account,
                 error = %failure,
-                "cannot drop an account's old events; its next event will retry"
+                "cannot drop an account's old events; the account's next event tries again"
             );
         }
     }

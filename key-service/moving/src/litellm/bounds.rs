@@ -141,7 +141,8 @@ impl RowFields<'_> {
         };
         if !models.iter().all(is_id) {
             return Err(format!(
-                "`models` has an id that is empty, or has control characters or more than {MAX_MODEL_CHARS}"
+                "`models` has an id that is empty, has control characters, or is longer than {MAX_MODEL_CHARS} \
+                 characters"
             ));
         }
         self.became("models", "models");

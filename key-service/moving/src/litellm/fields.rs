@@ -131,7 +131,10 @@ impl<'a> RowFields<'a> {
                 self.became("metadata", "metadata");
             } else {
                 let name = cut(&name);
-                self.became("metadata", format!("dropped: `{name}` is nested, too long, or one too many"));
+                self.became(
+                    "metadata",
+                    format!("dropped: `{name}` is nested, or too long, or over the maximum"),
+                );
             }
         }
         Ok(MetadataPatch { is_cleared: false, changes: kept })

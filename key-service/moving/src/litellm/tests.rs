@@ -74,7 +74,7 @@ fn a_key_keeps_its_credential_its_money_and_its_bounds() {
     assert_eq!(became(&report, "spend"), ["used, over the lifetime"]);
     assert_eq!(
         became(&report, "metadata"),
-        ["dropped: `logging` is nested, too long, or one too many", "metadata"]
+        ["dropped: `logging` is nested, or too long, or over the maximum", "metadata"]
     );
     assert!(report.lines().all(|line| line.rows == 1), "a row counts once, with however many values");
 }
@@ -104,7 +104,7 @@ fn the_budget_that_a_key_names_says_what_the_key_does_not() {
     assert_eq!(
         lost,
         [
-            "LiteLLM_VerificationToken row 1: `budget_id` names no row of LiteLLM_BudgetTable, whose bounds would be lost"
+            "LiteLLM_VerificationToken row 1: `budget_id` is not in LiteLLM_BudgetTable; the limits of that budget would be lost"
         ]
     );
 }

@@ -25,5 +25,5 @@ impl From<Failure> for CopyError {
 }
 
 pub(crate) fn no_answer() -> CopyError {
-    CopyError::Damaged("an answer to another question".into())
+    CopyError::Damaged("the store answered a different question".into())
 }

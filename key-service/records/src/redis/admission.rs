@@ -31,8 +31,8 @@ impl Sync {
         match self {
             Self::BeforeAnswering => None,
             Self::Awaited => Some(
-                "captures wait until Redis reports that they are on disk, which Redis 7 and Valkey do up to a second \
-                 too early: set appendfsync to always (which is also faster)",
+                "captures wait until Redis reports that they are on disk, but Redis 7 and Valkey report this up to a \
+                 second too early: set appendfsync to always (which is also faster)",
             ),
             Self::Behind => Some(
                 "Redis may lose up to two seconds of writes if its machine fails, or if Redis alone fails and its disk \
@@ -48,26 +48,26 @@ pub(super) enum NotAdmitted {
     #[error("Redis {0} is too old: 7.0 or newer is needed (or Valkey)")]
     TooOld(String),
     #[error(
-        "Redis evicts keys when memory is short (maxmemory-policy {0}), and money with them: \
+        "Redis evicts keys, and the money recorded in them, when memory is short (maxmemory-policy {0}): \
          set maxmemory-policy to noeviction"
     )]
     Evicts(String),
     #[error(
         "Redis forgets everything when it stops: set appendonly to yes (and appendfsync to always, to lose \
-         nothing if the machine fails), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
+         nothing if the machine fails), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept this risk"
     )]
     Forgets,
     #[error(
-        "Redis leaves it to the system when to write to disk: set appendfsync to everysec, or to always to lose \
-         nothing if the machine fails"
+        "Redis lets the operating system decide when to write to disk: set appendfsync to everysec, or to always to \
+         lose nothing if the machine fails"
     )]
     NeverSyncs,
     #[error("this Redis is a replica; connect to its master")]
     Replica,
     #[error(
         "Redis may restore half of a change: with aof-load-truncated yes, it continues after a torn append-only file, unless \
-         the file is rewritten. Let its user run BGREWRITEAOF after each start (+bgrewriteaof), or set aof-load-truncated \
-         to no (and allow +config|get), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept that"
+         the file is rewritten. Allow the user of Redis to run BGREWRITEAOF after each start (+bgrewriteaof), or set \
+         aof-load-truncated to no (and allow +config|get), or set FAREGATE_REDIS_ALLOW_VOLATILE to accept this risk"
     )]
     MayTear,
 }

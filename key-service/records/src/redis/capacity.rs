@@ -64,8 +64,8 @@ impl MemoryWatch {
         let before = self.last.lock().replace(Look { at, served: 0, is_nearly_full });
         if is_nearly_full && !before.is_some_and(|look| look.is_nearly_full) {
             tracing::error!(
-                "Redis uses {NEARLY_FULL_PERCENT} % of its maxmemory: until it has more memory or less data, nothing \
-                 is created, and changes are limited to revoking, disabling, archiving and lowering limits"
+                "Redis uses more than {NEARLY_FULL_PERCENT} % of its maxmemory: until it has more memory or less data, \
+                 nothing is created, and changes are limited to revoking, disabling, archiving and lowering limits"
             );
         }
         Ok(is_nearly_full)

@@ -36,8 +36,8 @@ const MOST_LOSSES: usize = 64;
 const MARGIN: i64 = 15_000;
 
 const GOES_ON_ALONE: &str = "a Redis master that is cut off from its replicas continues to accept writes; they are \
-    lost once a replica has taken over, and caps may be spent twice: set min-replicas-to-write to 1, and \
-    min-replicas-max-lag to less than the time after which a master is replaced, on every server";
+    lost once a replica has taken over, and limits may be spent twice: on every server, set min-replicas-to-write to \
+    1, and min-replicas-max-lag to less than the time after which a master is replaced";
 
 /// The masters at the last check.
 #[derive(Default)]
@@ -309,7 +309,7 @@ impl Losses {
             metrics::counter!("keyservice_store_forgot_total").increment(1);
             tracing::error!(
                 milliseconds = u64::try_from(self.forgotten.as_millis()).unwrap_or(u64::MAX),
-                "Redis has lost its latest writes, at least those of this much time: compare the journal with the \
+                "Redis has lost at least this many milliseconds of its latest writes: compare the journal with the \
                  upstream's record (audit --against)"
             );
         }

@@ -14,9 +14,9 @@ const LAYOUT: u32 = 6;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum OtherLayout {
     #[error(
-        "Redis holds data in the layout of an earlier version, which this one cannot read and leaves as it is. Read what is \
-         there with the earlier version (`accounts list`, `journal export`), start this one with another \
-         FAREGATE_REDIS_PREFIX or an empty Redis, and enter the credit that is left with `credits add`"
+        "Redis holds data in the layout of an earlier version, which this version cannot read and leaves as it is. \
+         Read what is there with the earlier version (`accounts list`, `journal export`), start this version with \
+         another FAREGATE_REDIS_PREFIX or an empty Redis, and enter the credit that is left with `credits add`"
     )]
     Earlier,
     #[error(

@@ -222,7 +222,9 @@ fn write(seen: &Seen) -> String {
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     rename_over(file, text).map_err(|e| {
         let file = file.display();
-        let says = format!("{file} cannot be written ({e}); name the data directory in FAREGATE_DATA_DIR");
+        let says = format!(
+            "{file} cannot be written ({e}); set FAREGATE_DATA_DIR to this installation's data directory"
+        );
         io::Error::new(e.kind(), says)
     })
 }

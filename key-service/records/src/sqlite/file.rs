@@ -204,7 +204,7 @@ pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     if version(connection)? == LAYOUT {
         return Ok(());
     }
-    let taken_over = "a newer version has taken over the file; stop this one";
+    let taken_over = "a newer version has taken over the file; stop this version";
     Err(CallError::All(Failure::NotDone(taken_over.into())))
 }
 

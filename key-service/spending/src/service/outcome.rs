@@ -172,7 +172,7 @@ fn damaged() -> CallFailure {
 }
 
 fn settled() -> CallFailure {
-    CallFailure { code: Code::FailedPrecondition, message: "the generation is settled".into() }
+    CallFailure { code: Code::FailedPrecondition, message: "the generation is already settled".into() }
 }
 
 /// Adds the bill of a capture or an expiry to the metrics.

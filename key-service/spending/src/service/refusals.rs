@@ -174,7 +174,10 @@ impl Refusals {
         for (account, lines) in counts {
             for lines in lines.chunks(ADDED_AT_ONCE) {
                 if let Err(error) = store.add_refused(account, lines.to_vec()).await {
-                    tracing::warn!(%error, "cannot add the counts of refused calls; trying again in ten seconds");
+                    tracing::warn!(
+                        %error,
+                        "cannot add the counts of refused calls to the store; trying again in ten seconds"
+                    );
                     let mut noted = self.noted.lock();
                     for RefusedLine { key, hour, reason, count } in lines {
                         noted.add((account, *key, *hour, reason), *count);

@@ -47,7 +47,7 @@ impl UpstreamBills {
             let Err(error) = store.add_upstream_calls(model, upstream, *hour, calls).await else {
                 continue;
             };
-            tracing::warn!(%error, "cannot add the counts of upstreams; trying again in ten seconds");
+            tracing::warn!(%error, "cannot add the counts of upstreams to the store; trying again in ten seconds");
             let mut noted = self.noted.lock();
             for (counter, calls) in std::iter::once((counter, calls)).chain(taken) {
                 let counted = noted.entry(counter).or_default();

@@ -232,7 +232,7 @@ impl Store {
             let Some(Answer::Records(found)) =
                 self.read().ask(&layout::space(account), vec![question]).await?.pop()
             else {
-                return Err(damaged("an answer to another question"));
+                return Err(damaged("the store answered a different question"));
             };
             for (id, records) in some.iter().zip(found.chunks(2)) {
                 let [Some(money), profile] = records else { continue };

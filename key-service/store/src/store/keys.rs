@@ -156,7 +156,7 @@ fn create(
 
 /// Finds the key that a request created.
 fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<ApiKey, Error<Refused>> {
-    let missing = || damaged("what an idempotency key made is missing");
+    let missing = || damaged("the object that an idempotency key created is missing");
     let id = KeyId::from_slice(&id).ok_or_else(missing)?;
     let (key, _) = find(change, id)?.ok_or_else(missing)?;
     Ok(key)

@@ -17,13 +17,14 @@ const ADMIN_CONNECTIONS: usize = 64;
 #[derive(Args, Clone, Debug)]
 #[group(id = "connections")]
 pub struct ConnectionOptions {
-    /// Maximum number of open connections on the main port. At most a quarter may be unauthenticated; beyond that, the
-    /// network address with the most loses its oldest connection [default: 16384, or what open files and memory allow]
+    /// Maximum number of open connections on the main port. At most a quarter may be unauthenticated: beyond that, the
+    /// network address that has the most of these loses its oldest connection [default: 16384, or what open files and
+    /// memory allow]
     #[arg(long, env = "FAREGATE_MAX_CONNECTIONS", value_name = "COUNT",
           value_parser = clap::value_parser!(u32).range(64..=1_000_000))]
     pub(crate) max_connections: Option<u32>,
 
-    /// Maximum number of concurrent requests on an HTTP/2 connection; the client has to queue further ones
+    /// Maximum number of concurrent requests on an HTTP/2 connection; the client has to queue further requests
     #[arg(long, env = "FAREGATE_MAX_STREAMS_PER_CONNECTION", value_name = "COUNT", default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_streams_per_connection: u32,

@@ -8,7 +8,7 @@ const DONE: &str = "done";
 const REFUSED: &str = "refused";
 
 pub(super) const COMMON: &[Family] = &[
-    Family::gauge("faregate_build_info", "1, with the program and its version").labelled(),
+    Family::gauge("faregate_build_info", "always 1; the labels name the program and its version").labelled(),
     Family::gauge(
         "faregate_catalogue_version",
         "checksum (CRC-32) of the catalogue in use; processes with the same catalogue show the same number",
@@ -19,14 +19,15 @@ pub(super) const COMMON: &[Family] = &[
     ),
     Family::gauge(
         "faregate_certificate_not_after_timestamp_seconds",
-        "time at which a certificate in use expires: the first of a chain, the last of several authorities",
+        "expiry of a certificate in use: of a chain the earliest, of several authorities the latest",
     )
     .labelled(),
     Family::counter("faregate_reloads_total", "reloads at SIGHUP: `done`, `refused` (nothing changed)")
         .labelled(),
     Family::counter(
         "faregate_usage_contradictions_total",
-        "answers whose reported parts (cached, written, audio, reasoning) exceed their total; billed as the most expensive parts that fit",
+        "answers whose reported parts (cached, written, audio, reasoning) exceed the reported total; billed as the \
+         most expensive parts that fit into the total",
     ),
     Family::counter(
         "faregate_spans_dropped_total",

@@ -80,7 +80,10 @@ async fn a_password_and_a_link_ask_for_a_code_that_works_once_on_every_replica()
     let mut second = browser.clone();
     for wrong in ["000000", "", recovery[0].trim_end_matches(char::is_alphanumeric)] {
         let refused = browser.post(sign_in, &with(wrong)).await;
-        assert!(refused.status == 403 && refused.text().contains("code is wrong or was used"), "{refused}");
+        assert!(
+            refused.status == 403 && refused.text().contains("code is wrong or was already used"),
+            "{refused}"
+        );
     }
     assert_eq!(browser.post(sign_in, &with(&next)).await.status, 303);
     assert!(browser.is_signed_in().await);

@@ -103,7 +103,7 @@ async fn odd_answers_are_listed_by_kind_and_a_check_of_the_catalogue_shows_them(
     let admin = server.admin().trim_start_matches("http://");
     let checked = || server.settings().try_cli(&["--admin-listen", admin, "catalogue", "check", "--ask"]).1;
     assert_eq!(listed(server)["odd_answers"], json!({}));
-    assert!(checked().contains("has got no odd answers"), "{}", checked());
+    assert!(checked().contains("has received no odd answers"), "{}", checked());
     for _ in 0..2 {
         let odd = Script { fault: Fault::NoFinishReason, ..Script::tokens(9, 3) };
         assert_eq!(stack.call(&key, odd).send().await.status, 200);

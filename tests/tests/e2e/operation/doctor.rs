@@ -31,7 +31,7 @@ async fn of_services_every_part_is_looked_at_and_a_fault_is_found_where_it_is() 
         assert!(!said(&found, check, "well").is_empty(), "{check}: {found:?}");
     }
     assert!(found.iter().all(|it| it["severity"] != "error"), "{found:?}");
-    assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");
+    assert!(said(&found, "store", "well").iter().any(|says| says.contains("accepts writes")), "{found:?}");
     let (_, told, _) = of_key_service.try_cli(&["doctor"]);
     assert!(told.lines().count() == found.len() && told.contains("well  store"), "{told}");
 
@@ -103,7 +103,7 @@ async fn a_first_look_makes_nothing_and_a_secret_that_others_may_read_is_a_warni
     // A file that a process is using can be checked too.
     let server = Server::start(&settings).await;
     let (_, found) = findings(&settings);
-    assert!(said(&found, "store", "well").iter().any(|says| says.contains("takes writes")), "{found:?}");
+    assert!(said(&found, "store", "well").iter().any(|says| says.contains("accepts writes")), "{found:?}");
     // The disk of this machine may be full, or nearly full.
     let of_the_disk = |it: &Value| it["check"] == "store" && it["says"].to_string().contains("of its space");
     let troubles: Vec<_> = found.iter().filter(|it| it["severity"] != "well" && !of_the_disk(it)).collect();

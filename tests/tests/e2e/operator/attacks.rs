@@ -24,7 +24,10 @@ async fn a_link_works_once_and_asks_for_a_code_once_there_is_a_second_factor() {
     assert!(open_link(&mut browser, &link).await.text().contains("name=\"code\""));
     for wrong in ["", "000000", "in-1"] {
         let refused = sign_in(&mut browser, &link, wrong).await;
-        assert!(refused.status == 403 && refused.text().contains("code is wrong or was used"), "{refused}");
+        assert!(
+            refused.status == 403 && refused.text().contains("code is wrong or was already used"),
+            "{refused}"
+        );
         assert_eq!(browser.get("/operator").await.status, 303);
     }
     assert_eq!(
@@ -117,7 +120,7 @@ async fn a_removed_operator_is_out_at_once_and_may_be_made_again() {
     assert!(!status.success() && error.contains("--name: there is no such operator"), "{error}");
     newcomer(&stack, "ann").await;
     let (status, _, error) = stack.server().settings().try_cli(&["operators", "create", "--name", "ann"]);
-    assert!(!status.success() && error.contains("an operator of this name exists already"), "{error}");
+    assert!(!status.success() && error.contains("an operator with this name already exists"), "{error}");
 }
 
 #[apply(fact)]

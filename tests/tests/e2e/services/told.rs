@@ -75,7 +75,7 @@ async fn a_reboot_with_redis_last_is_told_and_ends_without_a_restart() {
     assert_told_once(key_service, of_key_service, "waiting for the store");
     let log = gateway.log();
     let told = |words: &str| log[of_gateway..].matches(words).count();
-    assert_eq!([told("a key-service is away"), told("a key-service is back")], [1, 1], "{log}");
+    assert_eq!([told("a key-service is unavailable"), told("a key-service is back")], [1, 1], "{log}");
     assert!(key_service.is_running() && key_service.pid() == pid, "it waited");
 }
 
@@ -122,7 +122,7 @@ async fn a_redis_that_fills_is_told_before_its_end_at_it_and_when_it_is_enlarged
     shows(&stack, key_service, RATIO, |ratio| ratio < 0.5).await;
     assert_fires(&stack, &[]).await;
     let log = key_service.log();
-    assert_eq!(log[mark..].matches("the store takes writes again").count(), 1, "{log}");
+    assert_eq!(log[mark..].matches("the store accepts writes again").count(), 1, "{log}");
     assert_eq!(stack.key().await.account.name, key.account.name, "keys are made again");
 }
 

@@ -116,7 +116,7 @@ async fn fills_and_is_enlarged(
     let billed = cost_of(12, 100).nanos() + 2 * cost_of(12, 5).nanos();
     assert_eq!(stack.used(&key).await.nanos(), billed, "nothing is lost or billed twice");
     let log = server.log();
-    assert_eq!(log[mark..].matches("the store takes writes again").count(), 1, "{log}");
+    assert_eq!(log[mark..].matches("the store accepts writes again").count(), 1, "{log}");
 }
 
 /// A disk in memory. No other process on the machine sees it.

@@ -168,7 +168,7 @@ fn an_effort_that_the_model_does_not_take_is_refused_with_those_that_it_takes() 
         assert_eq!(refused(word, &usual), (Code::InvalidValue, said.into()), "{word}");
     }
     assert_eq!(refused("low", &[Effort::Max]).0, Code::InvalidValue);
-    let said = "Invalid 'reasoning_effort': the model 'Model Flash' takes none.";
+    let said = "Invalid 'reasoning_effort': the model 'Model Flash' does not have this setting.";
     assert_eq!(refused("low", &[]), (Code::UnsupportedParameter, said.into()));
 }
 

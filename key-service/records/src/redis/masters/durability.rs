@@ -101,7 +101,7 @@ impl DurabilityWait {
             return Ok(());
         }
         if is_leaving {
-            return Err(unconfirmed("its slot moves to another master, which may have the write"));
+            return Err(unconfirmed("the slot is moving to another master, which may have the write"));
         }
         // The caller that gets the connection waits on behalf of all callers that are in the queue by then. If this
         // caller is dropped, the others join the queue again.
@@ -135,7 +135,7 @@ impl DurabilityWait {
                 let _ = waiter.reply.send(outcome);
             }
         }
-        answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was given up")))
+        answer.try_recv().unwrap_or_else(|_| Err(unconfirmed("the wait was abandoned")))
     }
 
     fn join(&self, waiter: Waiter) -> RedisResult<()> {

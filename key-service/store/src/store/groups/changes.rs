@@ -69,7 +69,7 @@ pub(super) fn create(
 /// Finds the group that a request created.
 pub(super) fn made(change: &mut Change<'_>, id: [u8; 16]) -> Result<Group, Error<Refused>> {
     let found = find(change, group_id(&id)?)?;
-    Ok(found.ok_or_else(|| damaged("what an idempotency key made is missing"))?)
+    Ok(found.ok_or_else(|| damaged("the object that an idempotency key created is missing"))?)
 }
 
 /// Writes a group and counts it in its account and parent, unless its id exists already. Returns whether it was

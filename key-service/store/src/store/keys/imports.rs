@@ -164,7 +164,7 @@ impl Store {
             // The digest was free when the import was planned. If the import is tried again, it will find the other
             // key.
             Some(Principal::ApiKey(..) | Principal::ManagementKey(..)) | None => {
-                Err(StoreError::Busy("another account imports the same key"))
+                Err(StoreError::Busy("another account is importing the same key"))
             }
         };
         self.owners(digests).await?.into_iter().map(own).collect()

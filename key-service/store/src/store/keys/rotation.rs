@@ -85,7 +85,7 @@ impl Store {
             }
             return rotated;
         }
-        Err(StoreError::Busy("others rotate the key").into())
+        Err(StoreError::Busy("other requests are rotating the key").into())
     }
 
     /// Writes a credential with a predicted number. Replaces a lower predicted number. Returns the credential that is

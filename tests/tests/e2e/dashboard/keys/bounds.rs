@@ -56,7 +56,7 @@ async fn an_account_has_a_hundred_members_and_management_keys_at_most() {
         // The account already had the owner, and the key that the harness uses.
         assert_eq!(made(&mut owner, "/dashboard/members").await, 99);
         let full = owner.post("/dashboard/members", &[("name", "one more"), ("role", "viewer")]).await;
-        assert!(full.status == 422 && full.text().contains("100 members at most"), "{full}");
+        assert!(full.status == 422 && full.text().contains("at most 100 members"), "{full}");
         let keys = made(&mut owner, "/dashboard/management-keys").await;
         let page = owner.get("/dashboard/management-keys").await;
         assert_eq!(page.text().matches("<th scope=\"row\">").count(), 100, "{keys} were made");

@@ -64,15 +64,15 @@ async fn an_outage_is_told_once_by_address_and_at_its_end() {
             log.lines().filter(|line| line.contains(words) && line.contains(&peer)).count()
         };
         assert_eq!(
-            [told("WARN a key-service is away"), told("INFO a key-service is back")],
+            [told("WARN a key-service is unavailable"), told("INFO a key-service is back")],
             [1, 1],
             "{peer}"
         );
-        assert_eq!(told("is still away"), 0);
+        assert_eq!(told("is still unavailable"), 0);
     }
     assert_eq!(lines(gateway, "requests could not be authorized"), 1);
     assert_eq!(lines(gateway, "route=\"/health\""), 0, "probes are no news");
-    assert_eq!(lines(gateway, "the HTTP of a key-service is away"), 2);
+    assert_eq!(lines(gateway, "the HTTP port of a key-service is unavailable"), 2);
 }
 
 #[apply(fact)]
