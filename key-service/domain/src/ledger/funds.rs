@@ -67,9 +67,9 @@ impl Funds {
         Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
     }
 
-    /// Returns the time of the next bill. It is never before the last bill, so that sorting by time keeps the journal's
-    /// order, and never before the windows that count it, which a fast clock may have started. Times of a clock that
-    /// was far ahead are ignored.
+    /// Returns the time of the next bill. This time is never before the last bill, so that sorting by time keeps the
+    /// journal's order. Nor is it before the start of a window that counts the bill, because a fast clock may have
+    /// started the window. Times of a clock that was far ahead are ignored.
     fn bills_at(&self) -> Timestamp {
         let (now, latest) = (self.now, self.now.plus(MOST_CARRIED));
         let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);

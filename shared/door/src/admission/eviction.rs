@@ -1,5 +1,5 @@
-//! Chooses which connections are closed to make room for others: who has how many of them, and how old they are. The
-//! choice depends only on a snapshot of the connections.
+//! Chooses which connections are closed to make room for others: by the number of connections that each owner has, and
+//! by their age. The choice depends only on a snapshot of the connections.
 
 use std::{cmp::Reverse, time::Duration};
 

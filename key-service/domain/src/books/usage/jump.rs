@@ -27,7 +27,8 @@ pub struct SpendHistory {
 pub struct Jump {
     pub spent: NanoUsd,
     pub minutes: u32,
-    /// How many times the usual amount was spent; `None` if there was spend in too few earlier hours to know it.
+    /// How many times the usual amount was spent; `None` if the usual amount is unknown, because too few earlier hours
+    /// have spend.
     pub times: Option<u64>,
 }
 
