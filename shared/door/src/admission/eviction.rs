@@ -1,5 +1,6 @@
-//! Chooses which connections are closed to make room for others: by the number of connections that each owner has, and
-//! by their age. The choice depends only on a snapshot of the connections.
+//! Chooses which connections are closed to make room for others: by how many connections or how much load each owner
+//! has, and by how long the connections have been open or idle. The choice depends only on a snapshot of the
+//! connections.
 
 use std::{cmp::Reverse, time::Duration};
 
