@@ -32,7 +32,7 @@ use key_service_management::Management;
 
 use api::Api;
 use nouns::{groups, keys, webhooks};
-use parts::{Door, ServedRoute};
+use served_route::{Door, ServedRoute};
 
 mod api;
 mod body;
@@ -40,11 +40,13 @@ mod error;
 mod listing;
 mod nouns;
 mod operator;
+mod operator_caller;
 mod parts;
 mod payments;
 mod query;
 mod reach;
 mod reading;
+mod served_route;
 
 /// Returns the public routes of the key-service: the management API and the pages. A caller that presents
 /// `internal_token` is a gateway, so its headers about the client are trusted.
