@@ -42,7 +42,6 @@ mod nouns;
 mod operator;
 mod operator_caller;
 mod parts;
-mod payments;
 mod query;
 mod reach;
 mod reading;
@@ -94,8 +93,8 @@ fn handler(served: ServedRoute) -> MethodRouter<Api> {
         Endpoint::RotateKey => on(method, keys::rotate),
         Endpoint::KeysOfGroup => on(method, groups::keys),
         Endpoint::RevokeKeysOfGroup => on(method, groups::revoke_keys),
-        Endpoint::PayGroup => on(method, payments::pay_group),
-        Endpoint::RefundGroup => on(method, payments::refund_group),
+        Endpoint::PayGroup => on(method, nouns::payments::pay_group),
+        Endpoint::RefundGroup => on(method, nouns::payments::refund_group),
         Endpoint::Deliveries => on(method, webhooks::deliveries),
         Endpoint::TestWebhook => on(method, webhooks::test),
         Endpoint::Credits => on(method, reading::credits),

@@ -2,6 +2,7 @@
 
 pub(crate) mod groups;
 pub(crate) mod keys;
+pub(crate) mod payments;
 pub(crate) mod webhooks;
 
 use axum::{

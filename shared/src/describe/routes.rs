@@ -149,7 +149,8 @@ fn parameters(route: &Route, api: ApiOf, schemas: &mut SchemaGenerator) -> Vec<V
     if let Some(cursor) = route.cursor {
         let size = match api {
             ApiOf::Management => {
-                let all = "Maximum number of items on a page. Without this parameter, the answer has all items.";
+                let all =
+                    "Maximum number of items on a page. Without this parameter, the answer has all items.";
                 json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": all})
             }
             ApiOf::Operator => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE,
