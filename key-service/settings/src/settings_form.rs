@@ -10,7 +10,7 @@ use shared::{
 use shared_catalog::{Model, Rates};
 
 use crate::{
-    limits::{self, Limits},
+    limits::{self, Limits, RaiseTerms},
     models, words,
 };
 use domain::{group::Group, settings::Patch};
@@ -110,6 +110,14 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
         set(&mut edit.patch, field, &row, wanted)?;
     }
     Ok(edit)
+}
+
+/// Returns the change that raises a limit of an object with the settings `present`. `None` if there is no such limit, or
+/// if it cannot be higher.
+pub fn raise<P: Patch>(present: &Fields, terms: &RaiseTerms) -> Option<P> {
+    let (form, _) = limits::raised(present, terms.resets, terms.percent, terms.until)?;
+    let edit = read_edit(&form.with(SHOWN, present.query()), present).ok()?;
+    Some(edit.patch)
 }
 
 /// Returns the texts that the form showed, and the form's fields with differing texts. If one field of the limits

@@ -68,7 +68,8 @@ async fn forms(
     let now = app.management.now();
     let value = |field: GroupField| group.value(field, now);
     let present = settings_form::entered(value);
-    let entered = refused.unwrap_or(Entered::new(&present));
+    let zone = viewer.browser.zone();
+    let entered = refused.unwrap_or(Entered::new(&present)).in_zone(&zone);
     let offered = parents(app, viewer, Some(group)).await?;
     Ok(html! {
         section.card {
@@ -116,6 +117,8 @@ pub(crate) async fn new(State(app): State<App>, viewer: Viewer) -> Result<Respon
 }
 
 async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let zone = viewer.browser.zone();
+    let entered = entered.in_zone(&zone);
     let offered = parents(app, viewer, None).await?;
     let content = html! {
         @if viewer.is_owner() {
