@@ -11,7 +11,8 @@ use shared_catalog::{Model, Rates};
 
 use crate::{
     limits::{self, Limits, RaiseTerms},
-    models, words,
+    models,
+    words::{self, Reader},
 };
 use domain::{group::Group, settings::Patch};
 use key_service_management::{Error, Refused};
@@ -182,10 +183,10 @@ pub fn ask<F: Table>(
     form: &Fields,
     present: &Fields,
     overtaken: &[Overtaken],
-    groups: &[Group],
+    reader: Reader<'_>,
 ) -> Option<(Fields, Fault)> {
     let changes: Vec<String> =
-        overtaken.iter().map(|of| words::change(&of.field, &of.values, groups)).collect();
+        overtaken.iter().map(|of| words::change(&of.field, &of.values, reader)).collect();
     let first = overtaken.first()?;
     let is_of_limits = matches!(first.field.kind, Kind::Limits | Kind::Raise);
     let name = if is_of_limits { limits::names().next()? } else { first.field.name };

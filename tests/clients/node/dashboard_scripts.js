@@ -256,7 +256,7 @@ export function addOverview(owner) {
     await owner.reads('Nothing was changed.');
     await owner.fill('Expires', '2028-02-01T09:00');
     await owner.follow('button', 'Save');
-    await owner.reads('→ 2028-02-01 00:00:00 UTC');
+    await owner.reads('Saved. Expires: 2028-01-01 08:59:59 (Tokyo) → 2028-02-01 09:00 (Tokyo).');
     await chooseZone('UTC');
   });
   fact('times are local with UTC in the title, and UTC without scripts', async () => {

@@ -28,6 +28,7 @@ use key_service_page::{
     paths::{GROUPS, KEYS as PATH},
     session::{KeysAct, KeysViewer, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
+    zone::Zone,
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
@@ -35,7 +36,7 @@ use key_service_settings::{
     key_line::key_line,
     limits,
     settings_form::{self, Edit, offered},
-    words,
+    words::{self, Reader},
 };
 
 /// Shows a key at a glance: limits, spend, and the latest requests and events.
@@ -58,7 +59,7 @@ pub(crate) async fn show(
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (key_line(&viewer, &key, &reached))
         (refused::notice(&refused, false))
-        (bounds(&key, &groups, now))
+        (bounds(&key, &groups, now, &today.zone))
         (models_note(&app, &key, &groups))
         (gauge(&viewer, Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
         (view.range.choice(&app, &path, &query))
@@ -176,8 +177,8 @@ pub(crate) async fn use_it(
 }
 
 /// Summarises in a sentence what the limits of the key and its groups allow together.
-fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
-    let sentence = words::bounds(&key.spend.budget, groups, now);
+fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp, zone: &Zone) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, groups, now, zone);
     html! {
         @if let Some(group) = groups.first() {
             p { "In the group " a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } "." }
@@ -237,8 +238,9 @@ pub(crate) async fn update(
         Ok(edit) => edit,
         Err(fault) => return again(&app, &viewer, &key, &form, &fault).await,
     };
-    let groups = offered(&app, &viewer).await?.groups;
-    if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
+    let (groups, zone) = (offered(&app, &viewer).await?.groups, viewer.browser.zone());
+    let reader = Reader { groups: &groups, zone: &zone };
+    if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, reader) {
         return again(&app, &viewer, &key, &form, &fault).await;
     }
     if let Some(fault) = place(&app, &viewer, &mut patch, false).await? {
@@ -250,7 +252,7 @@ pub(crate) async fn update(
             let after = settings_form::entered(|field: KeyField| changed.value(field, now));
             let undo = settings_form::undo::<KeyField>(&present, &after);
             let undo = undo.map(|fields| Undo { path: path(&key), fields });
-            let line = words::saved(values, &groups);
+            let line = words::saved(values, reader);
             Ok(notice::done_undoably(&viewer, &format!("{}/settings", path(&key)), &line, undo))
         }
         Err(error) => match settings_form::fault(&form, &error) {

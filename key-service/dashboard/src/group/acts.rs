@@ -26,7 +26,7 @@ use key_service_page::{
 use key_service_settings::{
     limits,
     settings_form::{self, Edit, Offered, offered},
-    words,
+    words::{self, Reader},
 };
 
 /// Shows the settings of a group to owners. A lead can only revoke all its keys here.
@@ -175,8 +175,9 @@ pub(crate) async fn update(
         Ok(edit) => edit,
         Err(fault) => return again(&form, &fault).await,
     };
-    let groups = offered(&app, &viewer).await?.groups;
-    if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
+    let (groups, zone) = (offered(&app, &viewer).await?.groups, viewer.browser.zone());
+    let reader = Reader { groups: &groups, zone: &zone };
+    if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, reader) {
         return again(&form, &fault).await;
     }
     match Group::update(viewer.by(&app), group.id, patch).await {
@@ -185,7 +186,7 @@ pub(crate) async fn update(
             let after = settings_form::entered(|field: GroupField| changed.value(field, now));
             let undo = settings_form::undo::<GroupField>(&present, &after);
             let undo = undo.map(|fields| Undo { path: path(&group), fields });
-            let line = words::saved(values, &groups);
+            let line = words::saved(values, reader);
             Ok(notice::done_undoably(&viewer, &format!("{}/settings", path(&group)), &line, undo))
         }
         Err(error) => match settings_form::fault(&form, &error) {

@@ -39,6 +39,7 @@ use key_service_page::{
     session::{KeysViewer, Viewer},
     show::{aligned, copyable_line, count, name_of, time},
     table::{Column, Row, Table, fold},
+    zone::Zone,
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
@@ -77,6 +78,8 @@ pub(crate) async fn list(
     };
     let reached = app.management.reached_limits(reach, &[], &all).await?;
     let parents = app.management.groups_by_id(reach, parent.into_iter().collect()).await?;
+    let zone = viewer.browser.zone();
+    let listed = Listed { reached: &reached, children: &children, zone: &zone };
     let shown =
         Shown { rows: found.len(), total: None, next: next.map(|next| next.to_string()), is_filtered };
     let content = html! {
@@ -97,8 +100,7 @@ pub(crate) async fn list(
                 label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Name, external id or id" autocomplete="off"; }
                 button { "Apply" }
             }
-            @if is_filtered { (flat_table(&found, &reached, &children, parent)) }
-            @else { (tree(&found, &reached, &children)) }
+            @if is_filtered { (flat_table(&found, listed, parent)) } @else { (tree(&found, listed)) }
         }
         (pagination.links(PATH, &query, &shown))
     };
@@ -132,26 +134,30 @@ enum Place {
     Sibling,
 }
 
+/// What rows show of listed groups.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    reached: &'a ReachedLimits,
+    children: &'a HashMap<GroupId, Children>,
+    /// Time zone of the reader.
+    zone: &'a Zone,
+}
+
 /// Renders groups, each with its child groups folded below it.
-fn tree(groups: &[Group], reached: &ReachedLimits, children: &HashMap<GroupId, Children>) -> Markup {
+fn tree(groups: &[Group], listed: Listed<'_>) -> Markup {
     let with_children = |group: &Group| {
-        let children = children.get(&group.id);
+        let children = listed.children.get(&group.id);
         let below = children.and_then(|children| children.groups.as_deref()).unwrap_or_default();
-        let below = below.iter().map(|child| row(child, Place::Below, reached, None));
-        std::iter::once(row(group, Place::Top, reached, children)).chain(below).collect()
+        let below = below.iter().map(|child| row(child, Place::Below, listed));
+        std::iter::once(row(group, Place::Top, listed)).chain(below).collect()
     };
     heading().trees(groups.iter().map(with_children))
 }
 
 /// Renders groups as a list. `parent` is the parent of all of them, if they have the same.
-fn flat_table(
-    groups: &[Group],
-    reached: &ReachedLimits,
-    children: &HashMap<GroupId, Children>,
-    parent: Option<GroupId>,
-) -> Markup {
+fn flat_table(groups: &[Group], listed: Listed<'_>, parent: Option<GroupId>) -> Markup {
     let place = if parent.is_some() { Place::Sibling } else { Place::Flat };
-    heading().rows(groups.iter().map(|group| row(group, place, reached, children.get(&group.id))))
+    heading().rows(groups.iter().map(|group| row(group, place, listed)))
 }
 
 fn heading() -> Table {
@@ -166,9 +172,10 @@ fn heading() -> Table {
     Table::new("Groups", columns).or(html! { "No groups match. " a href=(PATH) { "Clear filters" } })
 }
 
-fn row(group: &Group, place: Place, reached: &ReachedLimits, children: Option<&Children>) -> Row {
+fn row(group: &Group, place: Place, listed: Listed<'_>) -> Row {
+    let (reached, children) = (listed.reached, listed.children.get(&group.id));
     let parent = reached.parent_of(group).filter(|_| place == Place::Flat);
-    let bounds = words::bounds(&group.spend.budget, &[], reached.now());
+    let bounds = words::bounds(&group.spend.budget, &[], reached.now(), listed.zone);
     let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
     let folded = children.filter(|_| place == Place::Top);
     let name = html! {
@@ -178,7 +185,7 @@ fn row(group: &Group, place: Place, reached: &ReachedLimits, children: Option<&C
         }
         a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(group, reached))
         @if let Some(Children { number, groups }) = folded {
-            @if groups.is_some() { span.quiet.number { (subgroups(*number)) } }
+            @if groups.is_some() { span.quiet.number title=(subgroups(*number)) { (count(*number)) } }
             @else { a.number href={ (PATH) "?parent=" (group.id.to_string()) } { "All " (subgroups(*number)) } }
         }
         @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
@@ -304,8 +311,8 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
     let reached = [std::slice::from_ref(group), &children].concat();
     let reached = app.management.reached_limits(viewer.reach(), &[], &reached).await?;
     let sums = app.management.children_of(account, std::slice::from_ref(group)).await?;
-    let parent = reached.parent_of(group);
-    let bounds = words::bounds(&group.spend.budget, parent.as_slice(), reached.now());
+    let (parent, zone) = (reached.parent_of(group), viewer.browser.zone());
+    let bounds = words::bounds(&group.spend.budget, parent.as_slice(), reached.now(), &zone);
     let models = words::unknown_models(&lists(group, parent), &app.catalog.get().ids(), "its keys");
     let limits = html! {
         p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
@@ -317,7 +324,7 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
         (gauge(viewer, Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
     };
     let children = html! {
-        @if !children.is_empty() { h2 { "Subgroups" } (flat_table(&children, &reached, &HashMap::new(), Some(group.id))) }
+        @if !children.is_empty() { h2 { "Subgroups" } (flat_table(&children, Listed { reached: &reached, children: &HashMap::new(), zone: &zone }, Some(group.id))) }
         @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All subgroups" } } }
     };
     Ok((limits, children))

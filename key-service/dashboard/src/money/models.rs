@@ -51,7 +51,7 @@ pub(crate) async fn show(
 fn table(rates: &[NamedRate], has_no_keys: bool) -> Table {
     let mut columns = vec![Column::from(("Model", "")), Column::from(("Serves", "wide-only"))];
     columns.push(Column::new("Context", "n wide-only").hint("Maximum tokens of prompt and output together"));
-    columns.push(Column::new("Output", "n wide-only").hint("Maximum tokens of output"));
+    columns.push(Column::new("Max output", "n wide-only").hint("Maximum tokens of output"));
     columns.extend(rates.iter().map(|(name, hint, _)| Column::new(*name, classes(name)).hint(hint)));
     columns
         .push(Column::new("Last two hours", "wide-only").hint("Median time to the first token of a stream"));
@@ -198,9 +198,9 @@ type NamedRate = (&'static str, &'static str, RateOf);
 
 /// Rates that are always shown.
 const BASIC: [NamedRate; 3] = [
-    ("Prompt", "Tokens of the prompt", |rates| rates.input),
+    ("Input", "Tokens of the prompt", |rates| rates.input),
     ("Cached", "Tokens of the prompt that came from a cache", |rates| rates.cached_input),
-    ("Output price", "Tokens of the output", |rates| rates.output),
+    ("Output", "Tokens of the output", |rates| rates.output),
 ];
 
 /// Rates that are shown only if they differ from prompt and output for some model.
