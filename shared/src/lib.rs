@@ -32,6 +32,7 @@ pub mod ids;
 pub mod money;
 mod names;
 mod schema;
+mod stored_as_text;
 pub mod text;
 /// Instants, calendar windows, the clock, and back-off.
 mod timing {

@@ -25,7 +25,7 @@ pub struct StreamMeter {
     /// grant, never towards the bill.
     pub(super) silent: u64,
     pub(super) begun: bool,
-    /// The first finish reason that no known server uses.
+    /// The first finish reason received that is not among those of known servers.
     pub(super) unknown_finish: Option<String>,
     /// Finish reasons of choices, in order of arrival.
     pub(super) finish_reasons: Vec<FinishReason>,

@@ -52,8 +52,8 @@ impl UsageBounds {
         self.max_tokens.saturating_mul(self.choices)
     }
 
-    /// Returns the largest believable counts. Each member of a report is judged separately. A false member says nothing
-    /// about the other members, since the upstream counts these in a different way.
+    /// Returns the largest believable counts. Each member of a report is judged separately. One wrong count does not
+    /// make the others doubtful, because the upstream counts each of them separately.
     fn believable(&self) -> Reported {
         let most = |bound: u64| bound.saturating_mul(BELIEVED_TIMES).clamp(BELIEVED_TOKENS, MOST_TOKENS - 1);
         let (prompt, completion) = (most(self.catalogue.prompt), most(self.catalogue.completion));

@@ -292,9 +292,9 @@ impl Stream {
         self.meter.is_finished() && self.meter.is_reported()
     }
 
-    /// Notes whether the stream is blocked: an event waits for tokens, or the lease may have run out. If an upstream
-    /// was silent for so long that it may have exceeded the grant, the stream also waits, but it continues to read.
-    /// Returns whether the lease may have run out.
+    /// Notes whether the stream is blocked: an event waits for tokens, or the lease may have run out. The stream also
+    /// stops writing, but continues to read, if the upstream was silent for so long that it may have generated more
+    /// than the grant. Returns whether the lease may have run out.
     fn stand_still_if_blocked(&mut self) -> bool {
         let now = Instant::now();
         let lapsed = self.hold.is_lapsed(now);

@@ -117,7 +117,7 @@ impl Reason {
                 "The model's answer is too large to be delivered. It was generated and is billed."
             }
             Self::Calls => {
-                "The model makes more calls, or longer call names, than can be delivered. The answer was generated and is billed."
+                "The model's answer has too many tool calls, or tool names that are too long, to be delivered. It was generated and is billed."
             }
             Self::Nested => {
                 "The model's answer is nested too deeply to be delivered. It was generated and is billed."

@@ -1,22 +1,24 @@
 //! Requests: billed generations and the latest refused calls, with filters, totals and export.
 
+use std::time::Duration;
+
 use axum::{
-    extract::{Request, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Redirect, Response},
 };
 use maud::{Markup, html};
 use shared::{
-    ids::{GenerationId, GroupId, KeyId, RequestId},
+    ids::{GenerationId, GroupId, KeyId, RefusalId, RequestId},
     money::NanoUsd,
     time::Timestamp,
 };
 
+use self::filters::Named;
 pub(super) use self::{
     file::{csv, json_lines},
-    generation::show as generation,
     table::table,
 };
-use domain::{key::ApiKey, refused::RefusedSearch, search::EntrySearch};
+use domain::{key::ApiKey, refused::RefusedSearch, search::EntrySearch, usage::Hour};
 use key_service_management::{
     entries::EntrySums,
     reach::AccountReach,
@@ -34,6 +36,7 @@ use key_service_page::{
     paths::ACTIVITY as PATH,
     session::{KeysViewer, Viewer},
     show::{count, glance, name_of, or_unnamed, requests, short_count},
+    zone::Zone,
 };
 use key_service_ranges::range::Range;
 
@@ -41,6 +44,7 @@ mod export;
 mod file;
 mod filters;
 mod generation;
+mod refusal;
 mod table;
 
 /// Number of latest requests on the page of a key or a group.
@@ -68,6 +72,18 @@ pub(super) async fn show(
     }
 }
 
+/// Shows a billed generation or a refused request.
+pub(super) async fn one(
+    State(app): State<App>,
+    KeysViewer(viewer): KeysViewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    match id.parse::<RefusalId>() {
+        Ok(refusal) => refusal::show(&app, &viewer, refusal).await,
+        Err(_) => generation::show(&app, &viewer, &id).await,
+    }
+}
+
 /// Redirects to the page of a generation, if it exists.
 async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -> Result<Response, Failure> {
     let known = match id.parse::<GenerationId>() {
@@ -78,7 +94,7 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
         return Ok(Redirect::to(&format!("{PATH}/{id}")).into_response());
     }
     let content = html! {
-        (filters::form(app, query, None, true))
+        (filters::form(app, &viewer.browser.zone(), query, Named::default()))
         p.empty { "No generation with the id " code { (id) } " was billed. " a href=(PATH) { "Clear filters" } }
     };
     Ok(page(viewer, Section::Requests, "Requests", &content))
@@ -87,7 +103,7 @@ async fn find_generation(app: &App, viewer: &Viewer, query: &Fields, id: &str) -
 /// Explains that a text is not the id of a request.
 fn no_request(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Response {
     let content = html! {
-        (filters::form(app, query, None, true))
+        (filters::form(app, &viewer.browser.zone(), query, Named::default()))
         p.empty { code { (text) } " is not a request id. Each answer has its request id in the header " code { "x-request-id" } ". " a href=(PATH) { "Clear filters" } }
     };
     page(viewer, Section::Requests, "Requests", &content)
@@ -103,7 +119,7 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
         return Ok(Redirect::to(&address(key)).into_response());
     }
     let content = html! {
-        (filters::form(app, query, None, true))
+        (filters::form(app, &viewer.browser.zone(), query, Named::default()))
         @if found.found.is_empty() {
             p.empty { "No keys match. " a href=(PATH) { "Clear filters" } }
         } @else {
@@ -120,9 +136,10 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     // A group cannot have bills from before it existed.
     let oldest = journal.entries.first().map(|entry| entry.entry.settlement.at);
     let oldest = reach.group.map(|group| group.created_at()).or(oldest);
-    let range = Range::of(asked, app.management.today());
-    let query = &filters::with_days(asked, &range, app.management.today(), oldest);
-    let search = filters::search(query)?;
+    let today = viewer.today(app);
+    let range = Range::of(asked, &today);
+    let query = &filters::with_days(asked, &range, &today, oldest);
+    let search = filters::search(query, &today.zone)?;
     let pagination = Pagination::of(query)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
     let found = app.management.find_requests(reach, &search, after, ROWS_ON_PAGE).await?;
@@ -159,9 +176,12 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
             @if let Some(key) = of_key.and_then(|id| keys.get(&id)) { " Filtered to the key " strong { (or_unnamed(&key.label)) } "." }
             @if let Some(group) = group { " Filtered to the group " strong { bdi { (name_of(group)) } } "." } }
         (range.choice_beside_dates(app, PATH, asked))
-        (filters::form(app, query, group, !asked.has("from") && !asked.has("to") && !range.is_named(asked)))
+        (filters::form(app, &today.zone, query, Named { key: of_key.and_then(|id| keys.get(&id)), group }))
         div.split {
-            (sums_line(query, search.billed.as_ref(), sums, compared.as_deref()))
+            (sums_line(&today.zone, search.billed.as_ref(), sums.as_ref(), compared.as_deref()))
+            @if search.billed.is_none() && found.refused > 0 {
+                p role="status" { strong { (count(found.refused as u64)) " refused " @if found.refused == 1 { "request" } @else { "requests" } } }
+            }
             @if search.billed.is_some() && !found.found.is_empty() {
                 nav.pages aria-label="Files" { (files(query)) }
             }
@@ -181,10 +201,10 @@ pub(super) async fn list_of(
     name: &str,
     id: String,
 ) -> Result<Markup, Failure> {
-    let (reach, today) = (viewer.reach(), app.management.today());
-    let range = Range::of(asked, today);
-    let query = filters::with_days(&asked.only(&RANGE_FIELDS), &range, today, None).with(name, id);
-    let search = filters::search(&query)?;
+    let (reach, today) = (viewer.reach(), viewer.today(app));
+    let range = Range::of(asked, &today);
+    let query = filters::with_days(&asked.only(&RANGE_FIELDS), &range, &today, None).with(name, id);
+    let search = filters::search(&query, &today.zone)?;
     let pagination = Pagination::of(asked)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
     let found = app.management.find_requests(reach, &search, after, ROWS_ON_PAGE).await?;
@@ -198,7 +218,7 @@ pub(super) async fn list_of(
     Ok(html! {
         (range.links(path, asked))
         div.split {
-            (sums_line(&query, search.billed.as_ref(), sums, None))
+            (sums_line(&today.zone, search.billed.as_ref(), sums.as_ref(), None))
             nav.pages aria-label="Files" {
                 a href={ (PATH) "?" (query.query()) } { "More filters" }
                 @if !found.found.is_empty() { (files(&query)) }
@@ -248,13 +268,13 @@ async fn compared(
     sums: &EntrySums,
     billed: &EntrySearch,
 ) -> Result<Option<String>, Failure> {
-    if sums.days != range.days {
+    let days = range.zone.bounds(&range.days);
+    let is_of_range = billed.begins == Some(days.start) && billed.ends.is_none_or(|ends| ends == days.end);
+    if !is_of_range {
         return Ok(None);
     }
-    let days = range.before();
-    let [begins, ends] =
-        [*days.start(), days.end().plus(1)].map(|day| Some(Timestamp::from_millis(day.millis().0)));
-    let search = EntrySearch { begins, ends, ..billed.clone() };
+    let before = range.zone.bounds(&range.before());
+    let search = EntrySearch { begins: Some(before.start), ends: Some(before.end), ..billed.clone() };
     let before = app.management.sums_of_entries(reach, &search).await?;
     let before = before.map_or(NanoUsd::ZERO, |before| before.sums.charged);
     Ok(Some(range.compared_charges(sums.sums.charged, before)))
@@ -281,30 +301,45 @@ fn nothing(asked: &Fields, is_filtered: bool, has_older: bool) -> Markup {
     }
 }
 
-/// Shows the totals of the filtered requests, the days that they cover, and the comparison with other days.
+/// Shows the totals of the filtered requests, the time that they cover, and the comparison with other days.
 fn sums_line(
-    query: &Fields,
+    zone: &Zone,
     billed: Option<&EntrySearch>,
-    sums: Option<EntrySums>,
+    sums: Option<&EntrySums>,
     compared: Option<&str>,
 ) -> Markup {
-    let has_zone = filters::offset(query, "from_offset") != 0 || filters::offset(query, "to_offset") != 0;
-    let has_other_days = has_zone || filters::hour(query).is_some();
     let is_of_details =
         |search: &EntrySearch| search.outcome.is_some() || search.user.is_some() || search.upstream.is_some();
+    let is_of_user = billed.is_some_and(|search| search.user.is_some());
+    let counted_in = if is_of_user { Zone::utc() } else { zone.clone() };
     html! {
         @match sums {
-            Some(EntrySums { days, sums }) => p role="status" {
+            Some(EntrySums { begins, ends, sums }) => p role="status" {
                 strong { (requests(sums.requests)) " · "
                     span title=(count(sums.tokens)) { (short_count(sums.tokens)) } " tokens · " (glance(sums.charged)) }
                 span.quiet {
-                    " billed from " (days.start().to_string()) " to " (days.end().to_string()) " (UTC)"
-                    @if has_other_days { "; sums cover whole UTC days" }
+                    " billed " (period(&counted_in, *begins, *ends))
+                    @if is_of_user && !zone.is_utc() { "; users are counted by whole days in UTC" }
                     @if let Some(compared) = compared { " · " (compared) }
                 }
             },
             None if billed.is_some_and(is_of_details) => p.quiet { "Sums are available by day, key, group and model. Sums per user cover the whole account and cannot be combined with other filters." },
             None => {},
         }
+    }
+}
+
+/// Writes the summed time in whole days, or with its hours.
+fn period(zone: &Zone, begins: Timestamp, ends: Timestamp) -> String {
+    let (first, last) = (zone.day_of(begins), zone.day_of(ends.minus(Duration::from_millis(1))));
+    let hour = |at: Timestamp| {
+        zone.from_utc(&Hour::of(at).begins().to_string()).chars().skip(11).take(5).collect::<String>()
+    };
+    let has_full_days =
+        [begins, ends].iter().all(|at| !zone.has_full_hours(*at) || zone.begins(zone.day_of(*at)) == *at);
+    match (has_full_days, zone.title()) {
+        (true, zone) if first == last => format!("on {first} ({zone})"),
+        (true, zone) => format!("from {first} to {last} ({zone})"),
+        (false, name) => format!("from {first} {} to {last} {} ({name})", hour(begins), hour(ends)),
     }
 }

@@ -1,5 +1,6 @@
 //! API keys: the list, the page of a key, and actions on keys.
 
+mod deed;
 pub(crate) mod first_steps;
 pub(crate) mod key;
 pub(crate) mod keys;

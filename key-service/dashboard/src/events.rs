@@ -27,8 +27,9 @@ use key_service_page::{
     session::{KeysViewer, Viewer},
     show::{name_of, or_unnamed, time_to_second, usd},
     table::{Column, Row, Table},
+    zone::Zone,
 };
-use key_service_settings::words;
+use key_service_settings::words::{self, Reader};
 use key_service_store::store::NumberedEvent;
 
 pub(super) const PATH: &str = "/dashboard/events";
@@ -108,6 +109,8 @@ pub(super) async fn last_events(app: &App, viewer: &Viewer, subject: Subject) ->
 struct Named {
     keys: HashMap<KeyId, ApiKey>,
     groups: Vec<Group>,
+    /// Time zone of the reader.
+    zone: Zone,
 }
 
 impl Named {
@@ -116,7 +119,8 @@ impl Named {
         let keys = events.iter().filter_map(|numbered| numbered.event.key).collect();
         let groups = events.iter().flat_map(|numbered| groups_of(&numbered.event)).collect();
         let groups = app.management.groups_by_id(reach, groups).await?.into_values().collect();
-        Ok(Self { keys: app.management.keys_by_id(reach, keys).await?, groups })
+        let zone = viewer.browser.zone();
+        Ok(Self { keys: app.management.keys_by_id(reach, keys).await?, groups, zone })
     }
 
     /// Finds the key and the group that a search names.
@@ -124,7 +128,7 @@ impl Named {
         let reach = viewer.reach();
         let groups = app.management.groups_by_id(reach, search.group.into_iter().collect()).await?;
         let keys = app.management.keys_by_id(reach, search.key.into_iter().collect()).await?;
-        Ok(Self { keys, groups: groups.into_values().collect() })
+        Ok(Self { keys, groups: groups.into_values().collect(), zone: viewer.browser.zone() })
     }
 
     fn group(&self, id: GroupId) -> Markup {
@@ -288,7 +292,8 @@ fn role_of(role: &str, group: Option<GroupId>, named: &Named) -> Markup {
 }
 
 fn list(changes: &[Change], with_before: bool, named: &Named) -> Markup {
-    let changes = changes.iter().flat_map(|change| words::of_event(change, &named.groups));
+    let reader = Reader { groups: &named.groups, zone: &named.zone };
+    let changes = changes.iter().flat_map(|change| words::of_event(change, reader));
     html! {
         @for (n, (title, [before, after])) in changes.enumerate() {
             @if n > 0 { ", " }

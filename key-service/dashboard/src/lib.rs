@@ -92,7 +92,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
         .route(ACTIVITY, get(activity::show))
         .route(FILE, get(file::csv))
         .route(LIST, get(list::show))
-        .route("/dashboard/activity/{id}", get(activity::generation))
+        .route("/dashboard/activity/{id}", get(activity::one))
         .route("/dashboard/activity.csv", get(activity::csv))
         .route("/dashboard/activity.jsonl", get(activity::json_lines))
         .route("/dashboard/models", get(models::show))

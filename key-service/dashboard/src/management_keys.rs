@@ -63,7 +63,7 @@ async fn whole(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
         }
         @if viewer.is_owner() {
             h2 { "New management key" }
-            (form(app, viewer, entered, &offered(app, viewer).await?))
+            (form(app, viewer, entered.in_zone(&viewer.browser.zone()), &offered(app, viewer).await?))
         }
     };
     Ok(page(viewer, Section::ManagementKeys, "Management keys", &content))
@@ -88,7 +88,7 @@ fn form(app: &App, viewer: &Viewer, entered: Entered<'_>, offered: &Offered) -> 
                 }
             }))
             (settings_form::group("group_id", "Group", "Limits the key to this group and its subgroups. Leave empty for the whole account.", entered, offered))
-            (entered.instant("expires_at", "Expires", "In UTC. Leave empty to never expire.", &settings_form::later(offered.now)))
+            (entered.instant("expires_at", "Expires", "Leave empty to never expire.", &settings_form::later(offered.now)))
             div.buttons { button.primary { "Create management key" } }
         }
     }

@@ -55,7 +55,7 @@ pub struct Event {
     pub actor: Actor,
     /// The key that the event is about.
     pub key: Option<KeyId>,
-    /// The group that the event is about, or the group of the key that it is about.
+    /// The group that the event is about, or the group of the key that the event is about.
     pub group: Option<GroupId>,
     pub kind: EventKind,
 }

@@ -59,7 +59,7 @@ pub enum Refused {
     LimitIsPaid(NanoUsd),
     /// The metadata would have too many names.
     TooMuchMetadata,
-    /// This setting names a group that it cannot have.
+    /// The setting with this name refers to a group that cannot be used.
     BadGroup(&'static str, BadGroup),
     /// A limit cannot be raised this way.
     BadRaise(BadRaise),

@@ -1,10 +1,10 @@
 //! Decides when a key-service advances the lease time of an account.
 //!
 //! Lease time is counted in ticks of the ledger. A key-service sends a tick when its monotonic clock shows that one
-//! quantum has passed since it first saw the current tick. It counts only time in which the ledger answered, so that
-//! leases run only while gateways can renew them. If there are several key-services, the first one that completes its
-//! quantum advances the tick. The others see the new tick and start their quantum over. So ticks are never less than a
-//! quantum apart, whatever the machines' clocks show.
+//! quantum has passed since it first saw the current tick. The key-service counts only time in which the ledger
+//! answered, so that leases run only while gateways can renew them. If there are several key-services, the first one
+//! that completes its quantum advances the tick. The others see the new tick and start their quantum over. So ticks are
+//! never less than a quantum apart, whatever the machines' clocks show.
 
 use std::time::Duration;
 

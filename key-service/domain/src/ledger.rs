@@ -55,8 +55,8 @@ pub use self::{
         Counted, Deposited, Ending, EntriesBefore, Entry, GroupChain, Hold, PaidTo, Payer, PaymentTerms,
         Progress, Record, RefundAsked, Settlement, WalletChange,
     },
-    standing::{AccountStatus, Standing, StandingAct, StandingRefused},
-    state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, State, Wallet},
+    standing::{AccountStatus, StandingAct, StandingRefused},
+    state::{Account, Group, Groups, Key, LastDeposit, MOST_CARRIED, Rotation, Standing, State, Wallet},
 };
 
 /// How long every store remembers a generation's settlement, counted from the generation's beginning.

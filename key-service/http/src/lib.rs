@@ -32,7 +32,7 @@ use key_service_management::Management;
 
 use api::Api;
 use nouns::{alerts, groups, keys, webhooks};
-use parts::{Door, ServedRoute};
+use served_route::{Door, ServedRoute};
 
 mod api;
 mod body;
@@ -40,11 +40,12 @@ mod error;
 mod listing;
 mod nouns;
 mod operator;
+mod operator_caller;
 mod parts;
-mod payments;
 mod query;
 mod reach;
 mod reading;
+mod served_route;
 
 /// Returns the public routes of the key-service: the management API and the pages. A caller that presents
 /// `internal_token` is a gateway, so its headers about the client are trusted.
@@ -93,8 +94,8 @@ fn handler(served: ServedRoute) -> MethodRouter<Api> {
         Endpoint::RotateKey => on(method, keys::rotate),
         Endpoint::KeysOfGroup => on(method, groups::keys),
         Endpoint::RevokeKeysOfGroup => on(method, groups::revoke_keys),
-        Endpoint::PayGroup => on(method, payments::pay_group),
-        Endpoint::RefundGroup => on(method, payments::refund_group),
+        Endpoint::PayGroup => on(method, nouns::payments::pay_group),
+        Endpoint::RefundGroup => on(method, nouns::payments::refund_group),
         Endpoint::Deliveries => on(method, webhooks::deliveries),
         Endpoint::TestWebhook => on(method, webhooks::test),
         Endpoint::AlertMessages => on(method, alerts::messages),

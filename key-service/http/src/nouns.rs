@@ -3,6 +3,7 @@
 pub(crate) mod alerts;
 pub(crate) mod groups;
 pub(crate) mod keys;
+pub(crate) mod payments;
 pub(crate) mod webhooks;
 
 use axum::{

@@ -1,7 +1,6 @@
 //! The operator API: routes of the installation, and the routes of the management API for any account.
 
 mod accounts;
-mod caller;
 mod management_keys;
 mod members;
 mod payments;
@@ -18,8 +17,7 @@ use shared::{
     wire::OperatorEndpoint,
 };
 
-use crate::{api::Api, listing, query};
-pub(crate) use caller::{OperatorCaller, account_and_governor};
+use crate::{api::Api, listing, operator_caller::OperatorCaller, query};
 use domain::event::Event;
 use key_service_store::store::operators;
 

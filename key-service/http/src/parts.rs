@@ -4,17 +4,15 @@ use std::{convert::Infallible, str::FromStr};
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use shared::{
-    error::ApiError,
-    wire::{Reach, Route},
-};
+use shared::{error::ApiError, wire::Reach};
 use shared_door::{admission::Owner, http::bearer, serve::ConnectionTrust};
 use tracing::{Span, field::display};
 
 use super::{
     api::Api,
     error::{forbidden, read_only},
-    operator::account_and_governor,
+    operator_caller::account_and_governor,
+    served_route::{Door, ServedRoute},
 };
 use domain::{
     access::{Effect, Subject},
@@ -22,22 +20,6 @@ use domain::{
 };
 use key_service_management::{OwnKey, governor::Governor};
 use key_service_store::store::ManagementKey;
-
-/// The API that a route is served in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Door {
-    /// For management keys, which name the account, and for API keys.
-    Management,
-    /// For operator keys. The path names the account.
-    Operator,
-}
-
-/// A route with the API that serves it.
-#[derive(Clone, Copy)]
-pub(super) struct ServedRoute {
-    pub(super) route: &'static Route,
-    pub(super) door: Door,
-}
 
 /// The caller's management key, or the operator key that governs the account in the path. The key is allowed to use this
 /// route. The handler still checks whether the key may reach the objects. This is the first argument of every handler. So

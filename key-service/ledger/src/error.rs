@@ -18,7 +18,7 @@ pub enum StoreError {
     /// again.
     #[error("the call does not fit the stored data: {0}")]
     Conflict(String),
-    /// A stored record cannot be read. The same call fails until an operator repairs it.
+    /// A stored record cannot be read. The same call fails until an operator repairs the record.
     #[error("a stored record is damaged: {0}")]
     Damaged(String),
 }

@@ -16,7 +16,7 @@ pub struct Retention {
     pub usage_days: Option<u32>,
 }
 
-/// How long events are kept by default: a year, and some time to read the oldest events.
+/// How long events are kept by default: a year, plus some time in which the oldest events can still be read.
 pub const EVENTS_KEPT: Duration = Duration::from_hours(400 * 24);
 /// Maximum number of an account's events: enough for a hundred changes a day for longer than [`EVENTS_KEPT`]. This many
 /// events with their indexes take about 60 MB in Redis.

@@ -21,9 +21,9 @@ pub use crate::stored::{PayerName, day_part};
 
 /// Money of the account, of its keys and of its groups.
 pub const MONEY: u8 = 1;
-/// Generations. Each part has those that began within ten minutes.
+/// Generations. Each part has the generations that began within the same ten minutes.
 pub const GENERATIONS: u8 = 2;
-/// Bills of expired generations. Each part has those of one day.
+/// Bills of expired generations. Each part has the bills of one day.
 pub const EXPIRED: u8 = 3;
 /// Deposits. They are kept forever, so that each deposit counts only once.
 pub const DEPOSITS: u8 = 4;

@@ -38,7 +38,7 @@ pub struct AccountRecord {
     /// When a hold last expired.
     #[n(3)]
     pub last_expiry: Option<Timestamp>,
-    /// Entries since this time are in order. Earlier versions of the program wrote the entries before.
+    /// Entries since this time are in order. Earlier entries were written by earlier versions of the program.
     #[n(4)]
     pub ordered_since: Option<Timestamp>,
     /// Number of the last entry that has an earlier time than the entry before it, because a clock had been far ahead;

@@ -110,7 +110,8 @@ impl<'a> SumsReader<'a> {
                     .collect::<Result<_, _>>()?,
                 users: of_users.iter().map(|record| read_sums(record.as_ref())).collect::<Result<_, _>>()?,
             };
-            // There is a second page only if the catalogue has hundreds of models. It is read at another moment.
+            // There is a second page only if the catalogue has hundreds of models. The second page is read at another
+            // moment.
             if let Some(next) = next {
                 let set = Set { table: names::SPEND, part: names::day_part(*day) };
                 for (name, record) in self.set(set, Some(next.clone())).await? {
@@ -237,7 +238,7 @@ impl<'a> SumsReader<'a> {
         Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
-    /// Calls `each` with every record of these days' sets, and with some records twice.
+    /// Calls `each` with every record of these days' sets. Some records may come twice.
     pub async fn each(
         &self,
         table: u8,

@@ -50,6 +50,7 @@ pub use self::{
     members::operators,
     nouns::{alerts, children, governed, groups, keys::OwnKey, listing, once, reach, rotation, webhooks},
     reports::{
-        account_list, books, entries, jumps, margin, spend, statement, top, trouble, upstreams, usage,
+        account_list, books, entries, jumps, local_days, margin, spend, statement, top, trouble, upstreams,
+        usage,
     },
 };

@@ -5,6 +5,7 @@ pub mod books;
 mod by_upstream;
 pub mod entries;
 pub mod jumps;
+pub mod local_days;
 pub mod margin;
 pub mod spend;
 pub mod statement;

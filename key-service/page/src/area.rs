@@ -122,7 +122,7 @@ pub fn no_such_page() -> Ready<Failure> {
     ready(Failure::NotFound)
 }
 
-/// Stores the theme that was chosen in the personal menu.
+/// Stores the theme or the time zone that was chosen in the personal menu.
 pub fn choose_theme<P: Person>(ActOf { viewer, form }: ActOf<P>) -> Ready<Response> {
     ready(viewer.browser().choose_theme(&form, P::HOME))
 }

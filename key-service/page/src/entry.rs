@@ -5,7 +5,11 @@ use http::StatusCode;
 use maud::{Markup, html};
 use shared::text::is_control;
 
-use crate::{form::Fields, layouts::layout::hinted};
+use crate::{
+    form::{ASKED_TIME, Fields},
+    layouts::layout::hinted,
+    site::zone::Zone,
+};
 
 /// What is wrong with a form: only the first fault that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,8 @@ pub struct Entered<'a> {
     fields: &'a Fields,
     fault: Option<&'a Fault>,
     focus: Option<&'a str>,
+    /// Time zone of the reader; UTC if there is none.
+    zone: Option<&'a Zone>,
 }
 
 /// The attributes of an input.
@@ -51,18 +57,24 @@ pub struct Entry<'a> {
 impl<'a> Entered<'a> {
     /// Returns a form that has not been sent yet.
     pub const fn new(fields: &'a Fields) -> Self {
-        Self { fields, fault: None, focus: None }
+        Self { fields, fault: None, focus: None, zone: None }
     }
 
     /// Returns a form that was refused because of this fault.
     pub fn refused(fields: &'a Fields, fault: &'a Fault) -> Self {
-        Self { fields, fault: Some(fault), focus: Some(&fault.field) }
+        Self { fields, fault: Some(fault), focus: Some(&fault.field), zone: None }
     }
 
     /// Moves the focus to this field.
     #[must_use]
     pub const fn focused(self, name: &'a str) -> Self {
         Self { focus: Some(name), ..self }
+    }
+
+    /// Asks for times in this zone. The fields have them in UTC.
+    #[must_use]
+    pub const fn in_zone(self, zone: &'a Zone) -> Self {
+        Self { zone: Some(zone), ..self }
     }
 
     /// Returns the value of a field; empty if there is none.
@@ -141,16 +153,23 @@ impl<'a> Entered<'a> {
         })
     }
 
-    /// Renders a field for a time in UTC, with buttons that fill in a later time.
+    /// Renders a field for a time in the reader's zone, with buttons that fill in a later time. `later` has times in
+    /// UTC.
     pub fn instant(self, name: &'a str, title: &str, hint: &str, later: &[(String, &str)]) -> Markup {
-        self.field(name, title, hint, |entry| {
+        let local = |utc: &str| self.zone.map_or_else(|| utc.to_owned(), |zone| zone.from_utc(utc));
+        let hint = match self.zone.filter(|zone| !zone.is_utc()) {
+            Some(zone) => format!("{} time. {hint}", zone.title()),
+            None => format!("In UTC. {hint}"),
+        };
+        self.field(name, title, hint.trim_end(), |entry| {
             html! {
                 div.with-buttons {
-                    input id=(entry.name) type="datetime-local" name=(entry.name) value=(entry.value)
+                    input id=(entry.name) type="datetime-local" name=(entry.name) value=(local(entry.value))
                         step=[step(entry.value)] aria-describedby=[&entry.described] aria-invalid=[entry.invalid]
                         autofocus[entry.has_focus];
+                    @if self.zone.is_some() { input type="hidden" name=(ASKED_TIME) value={ (name) " " (entry.value) }; }
                     @for (at, title) in later {
-                        button.link.needs-script type="button" data-fills=(name) value=(at) { (title) }
+                        button.link.needs-script type="button" data-fills=(name) value=(local(at)) { (title) }
                     }
                 }
             }

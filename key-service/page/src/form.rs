@@ -7,7 +7,7 @@ use http::{HeaderMap, header};
 use shared::error::Code;
 use shared_door::http::read_body;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, site::zone::Zone};
 
 /// Address of a page, from which links with the same query are made.
 #[derive(Clone, Copy)]
@@ -21,6 +21,9 @@ const MAX_FORM: usize = 64 << 10;
 
 /// Query fields that choose which days a page covers and which days to compare them with.
 pub const RANGE_FIELDS: [&str; 4] = ["range", "from", "to", "against"];
+
+/// Field that names another field with a time in the reader's zone, followed by the time in UTC that it showed.
+pub(crate) const ASKED_TIME: &str = "asked-time";
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
@@ -83,6 +86,22 @@ impl Fields {
         let is_wanted =
             |(name, value): &&(String, String)| names.contains(&name.as_str()) && !value.is_empty();
         Self(self.0.iter().filter(is_wanted).cloned().collect())
+    }
+
+    /// Converts the times that the form asked for in the reader's zone to UTC. A time that was not changed stays exact.
+    pub(crate) fn in_utc(self, zone: &Zone) -> Self {
+        let asked: Vec<(String, String)> = self
+            .all(ASKED_TIME)
+            .iter()
+            .filter_map(|asked| {
+                let (name, utc) = asked.split_once(' ')?;
+                let text = self.get(name);
+                let utc = if text == zone.from_utc(utc) { utc.to_owned() } else { zone.to_utc(text) };
+                Some((name.to_owned(), utc))
+            })
+            .collect();
+        let form = self.without(&[ASKED_TIME]);
+        form.replaced_by(Self(asked))
     }
 
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {

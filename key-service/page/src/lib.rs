@@ -22,7 +22,7 @@ mod format {
     pub mod table;
 }
 pub mod sign_in;
-/// Assets, headers, paths, themes and the HTML document.
+/// Assets, headers, paths, themes, time zones and the HTML document.
 mod site {
     pub mod assets;
     pub mod destination;
@@ -30,6 +30,7 @@ mod site {
     pub mod headers;
     pub mod paths;
     pub mod theme;
+    pub mod zone;
 }
 /// Finds out who sent a request: the browser, and the member or operator who is signed in.
 mod visitors {
@@ -43,7 +44,7 @@ mod visitors {
 
 pub use format::{chart, csv, show, table};
 pub use layouts::{frame, layout};
-pub use site::{assets, destination, headers, paths, theme};
+pub use site::{assets, destination, headers, paths, theme, zone};
 pub use visitors::{browser, notice, object_page, operator, person, session};
 
 #[cfg(test)]

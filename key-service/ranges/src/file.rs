@@ -25,7 +25,7 @@ use key_service_page::{
 };
 
 /// Columns. Scripts rely on their names: add columns, but never rename one.
-const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour\r\n";
+const HEAD: &str = "day,part,id,name,requests,tokens,charged,hour,zone\r\n";
 
 /// Finds out whose spend an address requests. Without a key or a group, it is the group's spend for the lead of a
 /// group, and the account's spend for other members.
@@ -46,7 +46,8 @@ pub async fn csv(
 ) -> Result<Response, Failure> {
     let (reach, query) = (viewer.reach(), query(&request));
     let scope = scope_of(&query, reach)?;
-    let view = SpendView::of(&query, scope, app.management.today());
+    let view = SpendView::of(&query, scope, &viewer.today(&app));
+    let zone = view.counted_in();
     let report = view.read_to(&app, reach, Depth::LIST).await?;
     let names = PartNames::of(&app, reach, report.parts.keys()).await?;
     let mut lines = Vec::new();
@@ -69,15 +70,16 @@ pub async fn csv(
                 ChartStep::Day => String::new(),
                 ChartStep::Hour => time.of_day().to_string(),
             };
-            (*time, format!("{day},{kind},{id},{name},{requests},{tokens},{charged},{hour}\r\n"))
+            (*time, format!("{day},{kind},{id},{name},{requests},{tokens},{charged},{hour},{zone}\r\n"))
         };
         lines.extend(times.iter().map(line));
     }
     lines.sort_by_key(|(time, _)| *time);
     let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    let disposition = view.range.attachment("spend", "csv");
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"spend.csv\""),
+        (header::CONTENT_DISPOSITION, disposition.as_str()),
     ];
     Ok((headers, format!("{HEAD}{text}")).into_response())
 }

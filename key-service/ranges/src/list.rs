@@ -50,12 +50,16 @@ pub async fn show(
 ) -> Result<Response, Failure> {
     let (reach, query) = (viewer.reach(), query(&request));
     let scope = scope_of(&query, reach)?;
-    let view = SpendView::of(&query, scope, app.management.today());
+    let view = SpendView::of(&query, scope, &viewer.today(&app));
     let pagination = Pagination::of(&query)?;
     let first = pagination.after(|rows| rows.parse::<usize>().ok())?.unwrap_or_default();
     let report = view.read_to(&app, reach, Depth::LIST).await?;
-    let search =
-        SpendSearch { days: view.range.before(), by: view.by, step: ChartStep::Day, depth: Depth::LIST };
+    let search = SpendSearch {
+        range: view.range.summed_before(),
+        by: view.by,
+        step: ChartStep::Day,
+        depth: Depth::LIST,
+    };
     let before = view.parts(&app, reach, search).await?;
     let before = SumsBefore::of_parts(&before);
     let ranked = report.ranked(view.measure);
@@ -90,6 +94,7 @@ pub async fn show(
         @if rows.is_empty() { p.empty { "No requests were billed in this period." } }
         @else { (table.markup(&rows, title(view.by))) }
         @if let Some(says) = says_of_others(&report.parts) { p.quiet { (says) } }
+        (view.zone_note())
         (pagination.links(LIST, &query, &shown))
         @if !rows.is_empty() { p.export { a href={ (FILE) "?" (with(&query, "after", "")) } { "Export this" } } }
     };
@@ -106,12 +111,12 @@ pub async fn top_parts(
     report: &SpendReport,
 ) -> Result<Markup, Failure> {
     let by = if view.by == SpendBy::Model { SpendBy::Key } else { view.by };
-    let search = |days| SpendSearch { days, by, step: ChartStep::Day, depth: Depth::PAGE };
+    let search = |range| SpendSearch { range, by, step: ChartStep::Day, depth: Depth::PAGE };
     let read;
     let report = if view.by == by {
         report
     } else {
-        let parts = view.parts(app, reach, search(view.range.days.clone())).await?;
+        let parts = view.parts(app, reach, search(view.range.summed())).await?;
         read = SpendReport { parts, before: Sums::default() };
         &read
     };
@@ -183,14 +188,14 @@ async fn before(
     by: SpendBy,
     top: &[(&SpendPart, Sums)],
 ) -> Result<SumsBefore, Failure> {
-    let days = view.range.before();
+    let range = view.range.summed_before();
     if by != SpendBy::Key {
-        let search = SpendSearch { days, by, step: ChartStep::Day, depth: Depth::PAGE };
+        let search = SpendSearch { range, by, step: ChartStep::Day, depth: Depth::PAGE };
         return Ok(SumsBefore::of_parts(&view.parts(app, reach, search).await?));
     }
     let key = |part: &SpendPart| if let SpendPart::Key(id) = part { Some(*id) } else { None };
     let ids: Vec<_> = top.iter().filter_map(|(part, _)| key(part)).collect();
-    let sums = app.management.sums_of_keys(reach.account, days, &ids).await?;
+    let sums = app.management.sums_of_keys(reach.account, &range, &ids).await?;
     let sums = sums.into_iter().map(|(id, sums)| (SpendPart::Key(id), sums)).collect();
     Ok(SumsBefore { sums, are_all: true })
 }

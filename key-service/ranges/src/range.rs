@@ -6,10 +6,11 @@ use maud::{Markup, html};
 use shared::money::NanoUsd;
 
 use domain::usage::Day;
-use key_service_management::{spend::DAYS, statement::Month, usage::MAX_DAYS};
+use key_service_management::{local_days::LocalDays, spend::DAYS, statement::Month, usage::MAX_DAYS};
 use key_service_page::{
     app::App,
     form::{Fields, with},
+    zone::{Today, Zone},
 };
 
 /// How many days before a day its day of comparison in the previous year is.
@@ -37,21 +38,22 @@ const SPANS: [(Span, &str, &str); 6] = [
     (Span::LastMonth, "last-month", "Last month"),
 ];
 
-/// Fields of an address that give its range. `days` is an older name of `range`. Offsets give the time zone of dates,
-/// and `hour` an hour of a single day.
-const FIELDS: [&str; 7] = ["range", "days", "from", "to", "hour", "from_offset", "to_offset"];
+/// Fields of an address that give its range. `days` is an older name of `range`, and `hour` is an hour of a single day.
+const FIELDS: [&str; 5] = ["range", "days", "from", "to", "hour"];
 
 /// A range of at most [`MAX_DAYS`] days, and what to compare it with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     pub days: RangeInclusive<Day>,
+    pub zone: Zone,
     span: Span,
     pub(crate) is_against_year: bool,
 }
 
 impl Range {
     /// Reads the range from an address. Without a range, it is the last [`DAYS`] days.
-    pub fn of(query: &Fields, today: Day) -> Self {
+    pub fn of(query: &Fields, today: &Today) -> Self {
+        let (today, zone) = (today.day, today.zone.clone());
         let name = query.filled("range").or_else(|| query.filled("days"));
         let named = SPANS.into_iter().find(|(_, known, _)| Some(*known) == name).map(|(span, _, _)| span);
         let [from, to] = ["from", "to"].map(|field| query.filled(field).and_then(Day::parse));
@@ -71,7 +73,7 @@ impl Range {
                 first.max(last.plus(1 - MAX_DAYS))..=last
             }
         };
-        Self { days, span, is_against_year: query.get("against") == "year" }
+        Self { days, zone, span, is_against_year: query.get("against") == "year" }
     }
 
     /// Returns whether the address has the name of a range instead of dates.
@@ -81,6 +83,16 @@ impl Range {
 
     fn length(&self) -> i64 {
         self.days.end().number() - self.days.start().number() + 1
+    }
+
+    /// Returns the range's days, for sums.
+    pub fn summed(&self) -> LocalDays {
+        self.zone.days(self.days.clone())
+    }
+
+    /// Returns the days to compare this range with, for sums.
+    pub(crate) fn summed_before(&self) -> LocalDays {
+        self.zone.days(self.before())
     }
 
     /// Returns the days to compare this range with.
@@ -167,6 +179,12 @@ impl Range {
         self.compared(now.nanos(), before.nanos())
     }
 
+    /// Returns the header that saves a file under a name with the range's days.
+    pub fn attachment(&self, name: &str, extension: &str) -> String {
+        let (first, last) = (self.days.start(), self.days.end());
+        format!("attachment; filename=\"{name}-{first}-to-{last}.{extension}\"")
+    }
+
     /// Returns the average amount per day.
     pub fn daily(&self, amount: i64) -> i64 {
         amount / self.length()
@@ -175,7 +193,7 @@ impl Range {
     /// Renders the controls for choosing a range on the page at `path`: links to other ranges, inputs for dates, and
     /// the comparison. The links keep the other fields of the address.
     pub fn choice(&self, app: &App, path: &str, query: &Fields) -> Markup {
-        let dates = if self.span == Span::Dates { self.days.clone() } else { self.previous() };
+        let dates = &self.days;
         html! {
             div.range {
                 (self.links(path, query))
@@ -247,7 +265,8 @@ mod tests {
     use super::*;
 
     fn range(query: &str, today: &str) -> Range {
-        Range::of(&Fields::of_query(Some(query)), Day::parse(today).unwrap())
+        let today = Today { day: Day::parse(today).unwrap(), zone: Zone::utc() };
+        Range::of(&Fields::of_query(Some(query)), &today)
     }
 
     fn dates(days: &RangeInclusive<Day>) -> String {

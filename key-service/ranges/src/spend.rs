@@ -25,6 +25,7 @@ use key_service_page::{
     form::{Fields, PageAddress, with},
     paths::ACTIVITY,
     show::count,
+    zone::{Today, Zone},
 };
 
 /// Path of the file with a view's sums.
@@ -72,7 +73,7 @@ pub struct SpendReport {
 impl SpendView {
     /// Reads the view from an address. The spend of a key is divided only by model, and the spend of a group only by
     /// model or key.
-    pub fn of(query: &Fields, scope: SpendScope, today: Day) -> Self {
+    pub fn of(query: &Fields, scope: SpendScope, today: &Today) -> Self {
         let measure = Measure::ALL.into_iter().find(|measure| name(*measure) == query.get("show"));
         let by = Self::offered(scope).find(|(_, known, _)| *known == query.get("by"));
         Self {
@@ -99,6 +100,23 @@ impl SpendView {
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
     }
 
+    /// Returns the name of the zone of the counted days. Users are counted by days in UTC.
+    pub(crate) fn counted_in(&self) -> String {
+        if self.by == SpendBy::User { Zone::utc().title() } else { self.range.zone.title() }
+    }
+
+    /// Says where the sums do not follow the reader's zone exactly.
+    pub(crate) fn zone_note(&self) -> Markup {
+        let begins = self.range.zone.begins(*self.range.days.start());
+        html! {
+            @if self.by == SpendBy::User && !self.range.zone.is_utc() {
+                p.quiet { "Users are counted by whole days in UTC." }
+            } @else if !self.range.zone.has_full_hours(begins) {
+                p.quiet { "Sums are kept by full hours in UTC, so each day here begins with the first full hour." }
+            }
+        }
+    }
+
     /// Reads the range's sums, and the sum over the days of comparison.
     pub async fn read(&self, app: &App, reach: AccountReach) -> Result<SpendReport, Failure> {
         self.read_to(app, reach, Depth::PAGE).await
@@ -110,10 +128,10 @@ impl SpendView {
         reach: AccountReach,
         depth: Depth,
     ) -> Result<SpendReport, Failure> {
-        let search = |by, days| SpendSearch { days, by, step: self.step(), depth };
-        let parts = self.parts(app, reach, search(self.by, self.range.days.clone())).await?;
+        let search = |by, range| SpendSearch { range, by, step: self.step(), depth };
+        let parts = self.parts(app, reach, search(self.by, self.range.summed())).await?;
         // The sum is read by model, because there are fewest parts and the sum is the same.
-        let before = self.parts(app, reach, search(SpendBy::Model, self.range.before())).await?;
+        let before = self.parts(app, reach, search(SpendBy::Model, self.range.summed_before())).await?;
         Ok(SpendReport { parts, before: total(&before) })
     }
 
@@ -126,7 +144,7 @@ impl SpendView {
         let management = &app.management;
         Ok(match self.scope {
             SpendScope::Account => management.spend_parts(reach.account, search).await?,
-            SpendScope::Key(key) => management.spend_of_key(reach, key, search.days, search.step).await?,
+            SpendScope::Key(key) => management.spend_of_key(reach, key, search).await?,
             SpendScope::Group(group) => management.spend_of_group(reach, group, search).await?,
         })
     }
@@ -140,7 +158,7 @@ impl SpendView {
     ) -> Result<HashMap<KeyId, NanoUsd>, Failure> {
         let SpendScope::Group(group) = self.scope else { return Ok(HashMap::new()) };
         let keys: Vec<KeyId> = keys.iter().map(|key| key.id).collect();
-        Ok(app.management.charged_in_group(reach, group, self.range.days.clone(), &keys).await?)
+        Ok(app.management.charged_in_group(reach, group, &self.range.summed(), &keys).await?)
     }
 
     /// Renders the range's tiles. `more` has tiles about the account, which replace the tile with the daily average.
@@ -187,6 +205,7 @@ impl SpendView {
             measure: self.measure,
             days: self.range.days.clone(),
             step: self.step(),
+            zone: &self.counted_in(),
             series: &series,
             requests: &requests,
         };
@@ -213,6 +232,7 @@ impl SpendView {
                     }
                 }
                 (chart.markup())
+                (self.zone_note())
                 @if let Some(says) = says_of_others(&report.parts) {
                     p.quiet { (says) @if self.by != SpendBy::User { " " a href=(all) { "Compare more of them" } } }
                 }

@@ -31,7 +31,8 @@ use crate::records::{Answer, Durability, Name, Place, Question, Records, Set, Sp
 /// Number of places that are copied or compared at the same time. This is enough to make up for round trips, and lets
 /// SQLite put several commits into one transaction.
 const PLACES_AT_ONCE: usize = 16;
-/// Number of spaces that wait for durability together. In Redis, a wait takes most of a second and serves all of them.
+/// Number of spaces that wait for durability together. In Redis, a wait takes most of a second and serves all of these
+/// spaces.
 const SETTLED_AT_ONCE: usize = 512;
 
 /// Counts of what was copied and then found equal in both backends.

@@ -326,8 +326,8 @@ pub trait Records: Send + Sync + 'static {
 
     /// Waits until the answered commits of a space are this durable, without blocking other commits. Callers wait
     /// before they answer a change. They also wait before they answer that a change had been made before, because the
-    /// call that made it may have failed while it waited. `since` is the term that the caller read before the commits.
-    /// Fails with [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
+    /// call that made the change may have failed while it waited for durability. `since` is the term that the caller
+    /// read before the commits. Fails with [`Failure::Unknown`] if the backend cannot tell, or if that term is over.
     async fn settle(&self, _space: &Space, _durability: Durability, _since: Term) -> Result<(), Failure> {
         Ok(())
     }

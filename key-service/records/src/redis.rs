@@ -1,6 +1,7 @@
 //! The backend in Redis. A set is a hash, whose fields are the set's records. An index is a sorted set whose scores are
-//! all zero. A log is a stream; each item of the stream has several values, and its number is that of its last value.
-//! All names of a space have the same hash tag, so they are in one slot, and a cluster distributes the spaces.
+//! all zero. A log is a stream; each item of the stream has several values, and the item's number is the number of its
+//! last value. All names of a space have the same hash tag, so they are in one slot, and a cluster distributes the
+//! spaces.
 //!
 //! Durability depends on how Redis writes its append-only file. With `appendfsync always`, all answered commits
 //! survive. With `everysec` and a server that has `WAITAOF` (7.2 or newer), durable changes are answered up to a second

@@ -145,10 +145,29 @@ pub fn without_raises(form: &Fields) -> Fields {
     form.without(&FIELDS.iter().flat_map(|of| [of.raise, of.until]).collect::<Vec<_>>())
 }
 
-/// Returns a form's texts in which a limit is raised to twice its amount until the end of the day, and the name of the
-/// field with the new amount. `resets` selects the limit; `never` selects the limit that is never reset. `None` if
-/// there is no such limit.
+/// How to raise a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RaiseTerms {
+    /// Selects the limit: its reset, or [`NEVER`] for the limit that is never reset.
+    pub resets: &'static str,
+    /// The new limit, in percent of the current limit.
+    pub percent: u32,
+    pub until: Timestamp,
+}
+
+/// Returns a form's texts in which a limit is raised, and the name of the field with the new amount. `None` if there is no such limit.
 pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
+    raised(form, resets, 200, Per::Day.end(now))
+}
+
+/// Returns a form's texts with a limit raised to `percent` of its present bound, and the field with the new amount.
+/// `None` if there is no such limit. The amount is empty if the limit cannot be higher.
+pub(crate) fn raised(
+    form: &Fields,
+    resets: &str,
+    percent: u32,
+    until: Timestamp,
+) -> Option<(Fields, &'static str)> {
     let resets = match resets {
         "" => return None,
         NEVER => "",
@@ -156,14 +175,22 @@ pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fiel
     };
     let of = FIELDS.iter().find(|of| form.filled(of.amount).is_some() && form.get(of.resets) == resets)?;
     let present = form.filled(of.raise).or(form.filled(of.amount)).and_then(|text| amount(text).ok())?;
-    let twice = NanoUsd::from_nanos(present.nanos().saturating_mul(2)).min(MAX_LIMIT);
-    let filled = form.clone().with(of.until, instant(Per::Day.end(now)));
-    let amount = if twice > present { twice.to_string() } else { String::new() };
+    let more = present.nanos().saturating_mul(percent.into()) / 100;
+    let more = NanoUsd::from_nanos(more).min(MAX_LIMIT);
+    let filled = form.clone().with(of.until, instant(until));
+    let amount = if more > present { more.to_string() } else { String::new() };
     Some((filled.with(of.raise, amount), of.raise))
 }
 
+/// Lists instants that end a raise with a limit's window, in the format of inputs.
+pub fn ends(now: Timestamp) -> Vec<(String, &'static str)> {
+    let ends =
+        [(Per::Day, "end of the day in UTC"), (Per::Week, "of the week"), (Per::Month, "of the month")];
+    ends.iter().map(|(per, title)| (instant(per.end(now)), *title)).collect()
+}
+
 /// In the address of a form that raises a limit, stands for the limit that is never reset.
-pub(crate) const NEVER: &str = "never";
+pub const NEVER: &str = "never";
 
 /// Writes an instant as inputs in browsers do: without a zone, and without the seconds if they are zero.
 pub fn instant(at: Timestamp) -> String {
@@ -274,7 +301,7 @@ fn raise_fields(entered: Entered<'_>, of: &'static LimitFields) -> Markup {
             summary { "Raise until a time" }
             div.pair {
                 (dollar_field(entered, of.raise, title, "Applies until the time next to it. Then the normal limit applies again."))
-                (entered.instant(of.until, until_title, "In UTC.", &[]))
+                (entered.instant(of.until, until_title, "", &[]))
             }
         }
     }

@@ -10,8 +10,9 @@ use shared::{
 use shared_catalog::{Model, Rates};
 
 use crate::{
-    limits::{self, Limits},
-    models, words,
+    limits::{self, Limits, RaiseTerms},
+    models,
+    words::{self, Reader},
 };
 use domain::{group::Group, settings::Patch};
 use key_service_management::{Error, Refused};
@@ -112,6 +113,14 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     Ok(edit)
 }
 
+/// Returns the change that raises a limit of an object with the settings `present`. `None` if there is no such limit, or
+/// if it cannot be higher.
+pub fn raise<P: Patch>(present: &Fields, terms: &RaiseTerms) -> Option<P> {
+    let (form, _) = limits::raised(present, terms.resets, terms.percent, terms.until)?;
+    let edit = read_edit(&form.with(SHOWN, present.query()), present).ok()?;
+    Some(edit.patch)
+}
+
 /// Returns the texts that the form showed, and those fields of the form that have other texts now. If one field of the
 /// limits differs, all fields of the limits are returned.
 fn changed<F: Table>(form: &Fields) -> (Fields, Fields) {
@@ -174,10 +183,10 @@ pub fn ask<F: Table>(
     form: &Fields,
     present: &Fields,
     overtaken: &[Overtaken],
-    groups: &[Group],
+    reader: Reader<'_>,
 ) -> Option<(Fields, Fault)> {
     let changes: Vec<String> =
-        overtaken.iter().map(|of| words::change(&of.field, &of.values, groups)).collect();
+        overtaken.iter().map(|of| words::change(&of.field, &of.values, reader)).collect();
     let first = overtaken.first()?;
     let is_of_limits = matches!(first.field.kind, Kind::Limits | Kind::Raise);
     let name = if is_of_limits { limits::names().next()? } else { first.field.name };

@@ -16,15 +16,25 @@ use domain::{
     group::Group,
     ledger::{Bounds, Budget},
 };
-use key_service_page::show::{count, name_of, usd};
+use key_service_page::{
+    show::{count, name_of, usd},
+    zone::Zone,
+};
+
+/// The reader of a description: what groups are called, and the time zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    pub groups: &'a [Group],
+    pub zone: &'a Zone,
+}
 
 /// Describes what a budget allows: `At most $5 a day and $50 in all. Also counts toward Course 101 ($400 a month).`
 /// `groups` has the groups whose limits apply too, the nearest group first. Returns an empty text if there are no
 /// limits.
-pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp) -> String {
-    let own_money = money(own, now).map(|money| format!("at most {money}"));
+pub fn bounds(own: &Budget, groups: &[&Group], now: Timestamp, zone: &Zone) -> String {
+    let own_money = money(own, now, zone).map(|money| format!("at most {money}"));
     let of_group =
-        |group: &&Group| Some(format!("{} ({})", name_of(group), money(&group.spend.budget, now)?));
+        |group: &&Group| Some(format!("{} ({})", name_of(group), money(&group.spend.budget, now, zone)?));
     let also = if own_money.is_some() { "also counts" } else { "counts" };
     let of_groups = joined(groups.iter().filter_map(of_group).collect());
     let of_groups = of_groups.map(|groups| format!("{also} toward {groups}"));
@@ -69,13 +79,15 @@ pub fn list_of(budget: &Budget) -> Option<&Vec<String>> {
 }
 
 /// Lists the limits of a budget, the shortest window first: `$20 a day until 2027-12-31 18:00 UTC, then $5 a day`.
-fn money(budget: &Budget, now: Timestamp) -> Option<String> {
+fn money(budget: &Budget, now: Timestamp, zone: &Zone) -> Option<String> {
     let mut windows = budget.bounds.as_deref().map_or_else(Vec::new, |bounds| bounds.windows.clone());
     windows.sort_by_key(|window| window.per);
     let limit = |raised: Option<Raise>, plain, says: &dyn Fn(NanoUsd) -> String| {
         raised.map_or_else(
             || says(plain),
-            |Raise { amount, until }| format!("{} until {}, then {}", says(amount), utc(until), says(plain)),
+            |Raise { amount, until }| {
+                format!("{} until {}, then {}", says(amount), moment(until, zone), says(plain))
+            },
         )
     };
     let windows = windows
@@ -119,10 +131,10 @@ fn capitalised(text: &str) -> String {
 }
 
 /// Describes a change: `Saved. Limit: $25.00 → $5.00.` `values` returns a setting before and after the change.
-pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], groups: &[Group]) -> String {
+pub fn saved<F: Table>(values: impl Fn(F) -> [Value; 2], reader: Reader<'_>) -> String {
     let changes = F::settings().filter_map(|field| {
         let values = values(field).map(Value::setting);
-        (values[0] != values[1]).then(|| change(&field.row(), &values, groups))
+        (values[0] != values[1]).then(|| change(&field.row(), &values, reader))
     });
     let changes: Vec<String> = changes.collect();
     if changes.is_empty() { "Nothing was changed.".into() } else { format!("Saved. {}.", sentence(&changes)) }
@@ -134,13 +146,13 @@ pub fn sentence(changes: &[String]) -> String {
 }
 
 /// Describes how a setting changed: `limit: $25.00 → $5.00`.
-pub fn change(field: &Field, [before, after]: &[Value; 2], groups: &[Group]) -> String {
-    format!("{}: {} → {}", title(field), shown(field, before, groups), shown(field, after, groups))
+pub fn change(field: &Field, [before, after]: &[Value; 2], reader: Reader<'_>) -> String {
+    format!("{}: {} → {}", title(field), shown(field, before, reader), shown(field, after, reader))
 }
 
 /// Returns the name of a setting that an event changed, with its values before and after. Metadata and key defaults
 /// contain several values, so there is an entry for each value that changed.
-pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])> {
+pub fn of_event(change: &Change, reader: Reader<'_>) -> Vec<(String, [String; 2])> {
     let mut rows = KeyField::settings().map(KeyField::row).chain(GroupField::settings().map(GroupField::row));
     let row = rows.find(|row| row.name == change.field);
     let json = [change.before.as_str(), change.after.as_str()];
@@ -155,27 +167,27 @@ pub fn of_event(change: &Change, groups: &[Group]) -> Vec<(String, [String; 2])>
                 |name: &String| [&before, &after].map(|of| of.get(name).map_or("null", |value| value.get()));
             let differs = names.into_iter().filter(|name| value(name)[0] != value(name)[1]);
             let member = |name: &String| {
-                let values = value(name).map(|json| of_member(name, row.kind, json, groups));
+                let values = value(name).map(|json| of_member(name, row.kind, json, reader));
                 (format!("{} {name}", title(&row)), values)
             };
             differs.map(member).collect()
         }
-        _ => vec![(title(&row), json.map(|json| in_words(&row, json, groups)))],
+        _ => vec![(title(&row), json.map(|json| in_words(&row, json, reader)))],
     }
 }
 
 /// Describes a setting's value. A truncated value, and a value that cannot be read because an earlier version wrote it,
 /// is shown as it is stored.
-fn in_words(row: &Field, json: &str, groups: &[Group]) -> String {
-    read(row.kind, json).map_or_else(|| text(json), |value| shown(row, &value, groups))
+fn in_words(row: &Field, json: &str, reader: Reader<'_>) -> String {
+    read(row.kind, json).map_or_else(|| text(json), |value| shown(row, &value, reader))
 }
 
 /// Describes a member of the metadata or of the key defaults. In metadata, it is a text; in key defaults, it is a
 /// setting of a key.
-fn of_member(name: &str, kind: Kind, json: &str, groups: &[Group]) -> String {
+fn of_member(name: &str, kind: Kind, json: &str, reader: Reader<'_>) -> String {
     let row = KeyField::settings().map(KeyField::row).find(|row| row.name == name);
     match row {
-        Some(row) if matches!(kind, Kind::KeyDefaults) => in_words(&row, json, groups),
+        Some(row) if matches!(kind, Kind::KeyDefaults) => in_words(&row, json, reader),
         Some(_) | None if json == "null" => "none".into(),
         Some(_) | None => text(json),
     }
@@ -259,12 +271,14 @@ fn title(field: &Field) -> String {
     title.split(" (").next().unwrap_or(title).to_lowercase()
 }
 
-fn utc(at: Timestamp) -> String {
-    format!("{} UTC", at.to_string().trim_end_matches('Z').replace('T', " "))
+/// Writes a time in the reader's zone: `2027-12-31 18:00:00 UTC`, `2027-12-31 19:00 (Zurich)`.
+fn moment(at: Timestamp, zone: &Zone) -> String {
+    let text = zone.from_utc(&at.to_string()).trim_end_matches('Z').replace('T', " ");
+    if zone.is_utc() { format!("{text} UTC") } else { format!("{text} ({})", zone.title()) }
 }
 
-fn until(Raise { amount, until }: Raise) -> String {
-    format!("{} until {}", dollars(amount), utc(until))
+fn until(Raise { amount, until }: Raise, zone: &Zone) -> String {
+    format!("{} until {}", dollars(amount), moment(until, zone))
 }
 
 /// Writes a flag as a word.
@@ -294,25 +308,25 @@ fn unset(field: &Field) -> String {
 }
 
 /// Writes a value for use within a sentence.
-fn shown(field: &Field, value: &Value, groups: &[Group]) -> String {
+fn shown(field: &Field, value: &Value, reader: Reader<'_>) -> String {
     match value {
         Value::Null => unset(field),
         Value::Text(text) if text.is_empty() => unset(field),
         Value::Text(text) => text.clone(),
         Value::Amount(amount) => usd(*amount),
-        Value::Time(at) => utc(*at),
+        Value::Time(at) => moment(*at, reader.zone),
         Value::Count(number) => count(*number),
         Value::Flag(flag) => yes_or_no(*flag).into(),
         Value::Limits(limits) => {
-            let raised = |raise: Raise| format!(" (raised to {})", until(raise));
+            let raised = |raise: Raise| format!(" (raised to {})", until(raise, reader.zone));
             let limit =
                 |limit: &Limit| per(limit.amount, limit.per) + &limit.raised.map_or_else(String::new, raised);
             limits.iter().map(limit).collect::<Vec<_>>().join(" and ")
         }
-        Value::Raise(raise) => until(*raise),
+        Value::Raise(raise) => until(*raise, reader.zone),
         Value::Texts(texts) => texts.join(", "),
         Value::Group(id) => {
-            groups.iter().find(|group| group.id == *id).map_or_else(|| id.to_string(), name_of)
+            reader.groups.iter().find(|group| group.id == *id).map_or_else(|| id.to_string(), name_of)
         }
         Value::Metadata(_) | Value::KeyDefaults(_) => value.to_string(),
     }
@@ -348,11 +362,17 @@ mod tests {
         let own = Budget::new(&limits(Some(50), &[(Per::Month, 20), (Per::Day, 5)]), NOW);
         let course = group("Course 101", &limits(None, &[(Per::Month, 400)]));
         assert_eq!(
-            bounds(&own, &[&course], NOW),
+            bounds(&own, &[&course], NOW, &Zone::utc()),
             "At most $5 a day, $20 a month and $50 in all. Also counts toward Course 101 ($400 a month)."
         );
-        assert_eq!(bounds(&Budget::default(), &[&course], NOW), "Counts toward Course 101 ($400 a month).");
-        assert_eq!(bounds(&Budget::default(), &[&group("Free", &BoundsPatch::default())], NOW), "");
+        assert_eq!(
+            bounds(&Budget::default(), &[&course], NOW, &Zone::utc()),
+            "Counts toward Course 101 ($400 a month)."
+        );
+        assert_eq!(
+            bounds(&Budget::default(), &[&group("Free", &BoundsPatch::default())], NOW, &Zone::utc()),
+            ""
+        );
     }
 
     #[test]
@@ -364,11 +384,11 @@ mod tests {
         patch.windows.as_mut().unwrap()[0].raised = raise(20);
         let budget = Budget::new(&patch, NOW);
         assert_eq!(
-            bounds(&budget, &[], NOW),
+            bounds(&budget, &[], NOW, &Zone::utc()),
             "At most $20 a day until 2027-12-31 18:00:00 UTC, then $5 a day and \
              $80 in all until 2027-12-31 18:00:00 UTC, then $50 in all."
         );
-        assert_eq!(bounds(&budget, &[], until), "At most $5 a day and $50 in all.");
+        assert_eq!(bounds(&budget, &[], until, &Zone::utc()), "At most $5 a day and $50 in all.");
     }
 
     #[test]
@@ -380,7 +400,7 @@ mod tests {
             ..limits(None, &[(Per::Hour, 1)])
         };
         assert_eq!(
-            bounds(&Budget::new(&patch, NOW), &[], NOW),
+            bounds(&Budget::new(&patch, NOW), &[], NOW, &Zone::utc()),
             "At most $1 an hour. At most 60 requests a minute and 3 requests at the same time. \
              Only Model Flash, Model Max."
         );
@@ -409,7 +429,8 @@ mod tests {
         let team = group("Tiny team", &BoundsPatch::default());
         let said = |field: &str, before: &str, after: &str| {
             let change = Change { field: field.into(), before: before.into(), after: after.into() };
-            let said = of_event(&change, std::slice::from_ref(&team)).into_iter();
+            let said = of_event(&change, Reader { groups: std::slice::from_ref(&team), zone: &Zone::utc() })
+                .into_iter();
             said.map(|(title, [before, after])| format!("{title} {before} → {after}"))
                 .collect::<Vec<_>>()
                 .join(", ")
@@ -480,7 +501,10 @@ mod tests {
         };
         let said =
             "Saved. Label: no label → Ann; limit: $25.00 → $5.00; expires: never → 1970-01-01 00:00:00 UTC.";
-        assert_eq!(saved(values, &[]), said);
-        assert_eq!(saved(|_: KeyField| [Value::Null, Value::Null], &[]), "Nothing was changed.");
+        assert_eq!(saved(values, Reader { groups: &[], zone: &Zone::utc() }), said);
+        assert_eq!(
+            saved(|_: KeyField| [Value::Null, Value::Null], Reader { groups: &[], zone: &Zone::utc() }),
+            "Nothing was changed."
+        );
     }
 }

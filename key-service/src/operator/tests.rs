@@ -77,6 +77,7 @@ fn lines(of: &Clap, before: &[String], folder: &Folder) -> Vec<Vec<String>> {
             ("groups", "id") => format!("grp_{:032x}", 1),
             ("webhooks", "id") => format!("wh_{:032x}", 1),
             ("management-keys", "id") => format!("mk_{:032x}", 1),
+            ("operator-keys", "id") => format!("opk_{:032x}", 1),
             ("store", "from" | "to") => format!("sqlite:{missing}/{}.db", argument.get_id()),
             (_, "amount") => "1".into(),
             (_, "url") => "https://example.com/".into(),

@@ -34,7 +34,7 @@ pub struct LimitOptions {
     pub connections: ConnectionOptions,
 }
 
-/// Limits of a process. The system's limits are raised as far as it allows.
+/// Limits of a process. The limits that the system sets are raised as far as the system allows.
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub files: usize,

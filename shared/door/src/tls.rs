@@ -43,7 +43,7 @@ pub struct TlsOptions {
     ca: Option<PathBuf>,
 }
 
-/// Mutual TLS. Its certificates may be replaced, but existing connections keep their old ones. Cheap to clone.
+/// Mutual TLS. Its certificates may be replaced, but existing connections keep their old certificates. Cheap to clone.
 #[derive(Clone)]
 pub struct Tls {
     files: Arc<TlsOptions>,

@@ -40,8 +40,8 @@ const ERROR_TYPE: &str = "error.type";
 pub struct Span(Option<Context>);
 
 impl Span {
-    /// Starts the span of an incoming HTTP request. If the headers contain the sender's span, it is a child of that
-    /// span. `route` is the pattern of the path, if it is known.
+    /// Starts the span of an incoming HTTP request. The new span is a child of the sender's span, if the headers
+    /// contain one. `route` is the pattern of the path, if it is known.
     pub fn of_request<B>(request: &Request<B>, route: Option<&str>) -> Self {
         let Some(tracer) = TRACER.get() else { return Self(None) };
         let parent = request.headers().get(TRACEPARENT).and_then(|value| value.to_str().ok());

@@ -2,7 +2,7 @@
 
 use crate::error::Code;
 
-/// Errors of callers without a usable credential, on every route that needs one.
+/// Errors for callers without a usable credential, on every route that needs a credential.
 pub const NO_CREDENTIAL: [Code; 2] = [Code::MissingApiKey, Code::InvalidAuthorizationHeader];
 /// Errors of the service itself.
 pub const OURS: [Code; 3] = [Code::InternalError, Code::Overloaded, Code::ServiceUnavailable];

@@ -24,7 +24,7 @@ enum ApiOf {
     Operator,
 }
 
-/// Errors of a management key that may not make this call.
+/// Errors for a management key that may not make this call.
 const MANAGEMENT_KEY: [Code; 5] = [
     Code::InvalidManagementKey,
     Code::KeyExpired,
@@ -32,7 +32,7 @@ const MANAGEMENT_KEY: [Code; 5] = [
     Code::ManagementKeyRequired,
     Code::OperatorKeyNotAllowed,
 ];
-/// Errors of an operator key that may not make this call.
+/// Errors for an operator key that may not make this call.
 const OPERATOR_KEY: [Code; 5] = [
     Code::InvalidOperatorKey,
     Code::KeyExpired,
@@ -40,7 +40,7 @@ const OPERATOR_KEY: [Code; 5] = [
     Code::OperatorScopeMissing,
     Code::OperatorNetworkNotAllowed,
 ];
-/// Errors of an API key whose holder asks about it.
+/// Errors for the holder of an API key who asks about the key.
 const HOLDER: [Code; 8] = [
     Code::InvalidApiKey,
     Code::AccountSuspended,
@@ -149,7 +149,8 @@ fn parameters(route: &Route, api: ApiOf, schemas: &mut SchemaGenerator) -> Vec<V
     if let Some(cursor) = route.cursor {
         let size = match api {
             ApiOf::Management => {
-                let all = "Maximum number of items on a page. Without it, the answer has all items.";
+                let all =
+                    "Maximum number of items on a page. Without this parameter, the answer has all items.";
                 json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "description": all})
             }
             ApiOf::Operator => json!({"type": "integer", "minimum": 1, "maximum": MAX_PAGE,

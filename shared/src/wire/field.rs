@@ -219,7 +219,7 @@ fields! {
         ..Bound(Bound::all())
         CreatedAt = CREATED_AT;
         ExpiresAt = setting("expires_at", Kind::Time, "Time of expiry; null for never.")
-            .with_input("Expires", "In UTC. Leave empty to never expire.");
+            .with_input("Expires", "Leave empty to never expire.");
         Disabled = setting("disabled", Kind::Flag, "Whether requests with the key are refused. Set it to false to enable the key again.")
             .with_input("Disabled", "Requests are refused until the key is enabled again.");
         LastUsedAt = answered("last_used_at", SchemaGenerator::subschema_for::<Option<Timestamp>>,

@@ -198,24 +198,69 @@ export function addOverview(owner) {
     for (const [name, colour] of [first, ...others]) assert.ok([colour, undefined].includes(onKey[name]), `${name} is ${colour} and ${onKey[name]}`);
     assert.notEqual(first[1], others[0][1]);
   });
-  fact('a displayed time is found by its day', async () => {
+  const chooseZone = async (zone) => {
+    await owner.visit('/dashboard/you');
+    await owner.fill('Time zone', zone);
+    await owner.follow('button', 'Save time zone');
+  };
+  fact('a displayed time is found by its day, and the sum and the chart are of that day', async () => {
     for (const zone of ['Pacific/Kiritimati', 'Europe/Zurich', 'America/Adak', 'UTC']) {
-      await owner.page.emulateTimezone(zone);
-      await owner.visit('/dashboard/activity');
+      await chooseZone(zone);
+      await owner.visit('/dashboard/activity?outcome=captured');
       const shown = await owner.page.$eval('tbody time', (time) => time.textContent.slice(0, 10));
       const name = await owner.page.$eval('thead [data-zone]', (e) => e.textContent);
+      assert.equal(name, zone.split('/').pop());
+      await owner.visit('/dashboard/activity');
       await owner.fill(`From (${name})`, shown);
       await owner.fill(`To (${name})`, shown);
       await owner.follow('button', 'Apply');
-      assert.equal(await owner.page.$eval('tbody time', (time) => time.textContent.slice(0, 10)), shown, zone);
       const dates = await owner.page.$$eval('tbody time', (all) => all.map((time) => time.textContent.slice(0, 10)));
-      assert.ok(dates.every((date) => date === shown), `${zone}: ${dates}`);
+      assert.ok(dates.length > 0 && dates.every((date) => date === shown), `${zone}: ${dates}`);
       assert.equal(await (await owner.field(`From (${name})`)).evaluate((e) => e.value), shown);
+      await owner.reads(`on ${shown} (${name})`);
+      const requests = (await owner.page.$eval('main [role="status"] strong', (sum) => sum.innerText)).split(' ')[0];
+      await owner.visit(`/dashboard?from=${shown}&to=${shown}&show=requests`);
+      assert.equal(await owner.page.$eval('.tile dd span', (sum) => sum.innerText), requests, zone);
+      assert.match(await owner.page.$eval('.chart thead th', (head) => head.textContent), new RegExp(`Hour \\(${name}\\)`));
     }
+  });
+  fact('a browser that has chosen no zone has its own from the second page on, and the menu offers others', async () => {
+    const cookies = await owner.page.cookies();
+    await owner.page.deleteCookie(...cookies.filter(({ name }) => name === 'faregate-zone'));
+    await owner.page.emulateTimezone('Europe/Zurich');
+    await owner.visit('/dashboard');
+    await owner.visit('/dashboard');
+    const zone = () => owner.page.evaluate(() => document.documentElement.dataset.zone);
+    assert.equal(await zone(), 'Europe/Zurich');
+    await owner.openMenu();
+    await owner.follow('button', 'UTC');
+    assert.equal(await zone(), 'UTC');
+    await owner.openMenu();
+    await owner.follow('button', 'Zurich');
+    assert.equal(await zone(), 'Europe/Zurich');
+    await owner.openMenu();
+    await owner.follow('button', 'UTC');
     await owner.page.emulateTimezone();
   });
+  fact('an expiry is entered and shown in the chosen zone', async () => {
+    await chooseZone('Asia/Tokyo');
+    const label = 'Ends in Tokyo';
+    await makeKey({ label, expires_at: '2027-12-31T23:59:59Z' });
+    await owner.visit('/dashboard/keys');
+    await owner.follow('link', label);
+    await owner.reads('expires 2028-01-01 08:59');
+    await owner.follow('link', 'Settings');
+    await owner.reads('Tokyo time.');
+    assert.equal(await (await owner.field('Expires')).evaluate((e) => e.value), '2028-01-01T08:59:59');
+    await owner.follow('button', 'Save');
+    await owner.reads('Nothing was changed.');
+    await owner.fill('Expires', '2028-02-01T09:00');
+    await owner.follow('button', 'Save');
+    await owner.reads('Saved. Expires: 2028-01-01 08:59:59 (Tokyo) → 2028-02-01 09:00 (Tokyo).');
+    await chooseZone('UTC');
+  });
   fact('times are local with UTC in the title, and UTC without scripts', async () => {
-    await owner.page.emulateTimezone('Asia/Tokyo');
+    await chooseZone('Asia/Tokyo');
     await owner.visit('/dashboard/activity');
     const time = () => owner.page.$eval('tbody time', ({ dateTime, textContent, title }) => ({ dateTime, textContent, title }));
     const { dateTime, textContent, title } = await time();
@@ -233,7 +278,17 @@ export function addOverview(owner) {
     await owner.visit('/dashboard/activity');
     assert.equal((await time()).textContent, title);
     await owner.allow(true);
-    await owner.page.emulateTimezone();
+    await chooseZone('UTC');
+  });
+  fact('a form with changes is not left by accident', async () => {
+    await owner.visit('/dashboard/keys/new');
+    await owner.fill('Label', 'Lost');
+    Object.assign(owner, { stays: true, asked: [] });
+    await press(owner, 'link', 'Credit');
+    for (let tries = 0; tries < 100 && !owner.asked.length; tries += 1) await sleep(50);
+    assert.deepEqual(owner.asked, ['beforeunload']);
+    owner.stays = false;
+    await owner.visit('/dashboard');
   });
   fact('the chart\u2019s table opens without scripts', async () => {
     await owner.allow(false);

@@ -13,7 +13,8 @@ const PAGES = [
   ['by-upstream', '/dashboard?by=upstream'], ['list', '/dashboard/spend?by=key&range=today'], ['keys', '/dashboard/keys'],
   ['groups', '/dashboard/groups'], ['requests', '/dashboard/activity'], ['models', '/dashboard/models'],
   ['credit', '/dashboard/credit'], ['members', '/dashboard/members'], ['webhooks', '/dashboard/webhooks'],
-  ['events', '/dashboard/events'], ['a-key', `/dashboard/keys/${runaway}`],
+  ['events', '/dashboard/events'], ['a-key', `/dashboard/keys/${runaway}`], ['use-it', `/dashboard/keys/${runaway}/use`],
+  ['refused', '/dashboard/activity?outcome=refused'], ['you', '/dashboard/you'],
 ];
 
 /** Reads sums of usage from the management API. */
@@ -87,6 +88,57 @@ fact('the page of a key says in a line what it may do, has a switch, and a saved
   await owner.reads('Limit: no limit → $3.00.');
   await owner.follow('button', 'Undo');
   await owner.reads('Limit: $3.00 → no limit.');
+});
+
+fact('groups are a tree with the sums of subgroups, which unfolds without a script', async () => {
+  await owner.allow(false);
+  await owner.visit('/dashboard/groups');
+  const listed = () => owner.page.$$eval('tbody tr', (all) => all.filter((row) => row.checkVisibility()).length);
+  const tops = await owner.page.$$eval('tbody.tree', (all) => all.length);
+  assert.equal(await listed(), tops);
+  const [box] = await owner.page.$$('.fold');
+  const [, number] = /^Show (\d+) subgroups? of /.exec(await box.evaluate((e) => e.ariaLabel));
+  await box.click();
+  assert.equal(await listed(), tops + Number(number));
+  await owner.allow(true);
+});
+
+fact('all keys that a filter matches are chosen for an action, which names their number and asks', async () => {
+  await owner.look(1280, 'light');
+  await owner.visit('/dashboard/keys?status=active');
+  await (await owner.the('checkbox', 'All that match, on every page')).click();
+  await owner.follow('button', 'Raise a limit …');
+  assert.match(await owner.body(), /Raise a limit of \d{3} API keys\?/);
+  await owner.reads('more');
+  assert.deepEqual(await owner.violations(), []);
+  await owner.follow('link', 'Cancel');
+});
+
+fact('the headings of a long list stay in view', async () => {
+  for (const width of [375, 1280]) {
+    await owner.look(width, 'light');
+    for (const path of ['/dashboard/keys', '/dashboard/activity']) {
+      await owner.visit(path);
+      await owner.page.evaluate(() => scrollTo(0, 1_500));
+      assert.equal(await owner.page.$eval('main thead th', (head) => head.getBoundingClientRect().top), 0, `${path} at ${width}`);
+    }
+  }
+});
+
+fact('models are one table whose prices can be compared', async () => {
+  await owner.look(1280, 'light');
+  await owner.visit('/dashboard/models');
+  const rows = await owner.page.$$eval('[aria-label="Models"] tbody tr:not(.below)', (all) => all.length);
+  assert.ok(rows >= 7 && await owner.page.$eval('[aria-label="Models"]', (table) => table.getBoundingClientRect().height) < 600);
+});
+
+fact('a refused request has a page that says why and what to do', async () => {
+  await owner.visit('/dashboard/activity?outcome=refused');
+  assert.match(await owner.body(), /\d+ refused requests/);
+  await owner.press(await owner.page.$('tbody td a[href^="/dashboard/activity/"]'));
+  await owner.reads('Refused: ');
+  await owner.reads('The key now');
+  assert.deepEqual(await owner.violations(), []);
 });
 
 for (const [name, path] of PAGES) {

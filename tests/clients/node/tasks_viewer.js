@@ -87,7 +87,7 @@ export const VIEWER = [
     allowed: 1,
     async act(at) {
       await at.follow('link', 'Models', 'nav.main');
-      await at.reads('Answered in the last two hours');
+      await at.reads('answers');
     },
   },
   {

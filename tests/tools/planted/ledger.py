@@ -40,6 +40,9 @@ SEQUENCES = "key-service/store/src/store/sequences.rs"
 CONNECTION = "key-service/records/src/redis/connection.rs"
 FAILOVER = "key-service/records/src/redis/failover.rs"
 CLAIMS = "key-service/store/src/store/accounts/claims.rs"
+OPERATOR_KEYS = "key-service/store/src/store/credentials/operator_keys.rs"
+CREDENTIALS = "key-service/credentials/src/lib.rs"
+RIGHTS = "key-service/domain/src/credentials/access.rs"
 CHANGED_STANDING = "key-service/store/src/store/accounts/standing.rs"
 HOLDERS = "key-service/store/src/store/spending/holders.rs"
 IDEMPOTENCY = "key-service/store/src/store/idempotency.rs"
@@ -166,6 +169,12 @@ FAULTS = {
         ("a revoked key shows a grace", KEY,
          "self.spend.rotation.grace(now).filter(|_| self.spend.revoked_at.is_none())", "self.spend.rotation.grace(now)",
          "rotation::a_revocation_ends_both_credentials"),
+        ("an operator key works from every network", RIGHTS,
+         "if !self.networks.as_ref().is_none_or(is_inside) {", "if !self.networks.as_ref().is_none_or(is_inside) && false {",
+         "an_operator_key_works_from_its_networks_and_with_any_of_a_routes_scopes"),
+        ("an operator key needs no scope", RIGHTS,
+         "if has_scope { Ok(()) } else { Err(OperatorForbidden::Scope) }", "if has_scope || true { Ok(()) } else { Err(OperatorForbidden::Scope) }",
+         "an_operator_key_works_from_its_networks_and_with_any_of_a_routes_scopes"),
         ("a suspended account spends", FUNDS,
          "        self.account.may_spend()?;\n", "",
          "standing::a_suspended_account_spends_nothing_more_and_is_billed_what_it_held"),
@@ -476,6 +485,15 @@ FAULTS = {
         ("a bound that takes all of what is left is held although it can be counted", FUNDS,
          ".min(left).max(room_for_bound) {", ".min(left) { let _ = room_for_bound;",
          "service::tests::a_bound_that_takes_more_than_a_quarter_of_what_is_available_is_to_be_counted"),
+    ],
+    "key-service-management": [
+        ("a rotated operator key works on", OPERATOR_KEYS,
+         "change.put(&name, OperatorKeyRecord { expires_at: Some(end), ..record });", "let _ = end;",
+         "a_rotated_key_works_until_its_grace_ends_and_the_new_one_has_its_rights_and_its_life"),
+        ("a revoked operator key works on", CREDENTIALS,
+         "let key = self.store.operator_key(id).await?.map(|key| (key.status(now), key));",
+         "let key = self.store.operator_key(id).await?.map(|key| (Status::Active, key));",
+         "a_revoked_key_is_unknown_from_the_next_request_on_and_each_act_leaves_an_event"),
     ],
     "key-service-store": [
         ("an audit takes what was paid into a wallet on trust", WALLETS,

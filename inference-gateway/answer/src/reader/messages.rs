@@ -259,7 +259,7 @@ impl MessagesReader {
             "thinking_delta" => add_text(TextKind::Thought, delta.thinking, out),
             "input_json_delta" => {
                 let key = self.key(PartKind::Call, block);
-                // If an input arrived whole, a part of kind text was noted for it too.
+                // An input that arrived whole is recorded under a second key, of kind `Text`.
                 let is_whole = self.progress.is_given(PartKey { kind: PartKind::Text, ..key });
                 let Some(place) = self.progress.call(key).filter(|_| !is_whole) else { return };
                 let Some(raw) = delta.partial_json else { return };

@@ -140,7 +140,7 @@ struct SessionOf {
     instance: u64,
     /// Calls for which this session's key-service is preferred.
     waiting: VecDeque<Arc<Pending>>,
-    /// Slow calls of other sessions that were passed on only to this session.
+    /// Slow calls that were passed on from other sessions, and that only this session can still take.
     passed_on: VecDeque<Arc<Pending>>,
 }
 

@@ -117,7 +117,7 @@ impl Draft {
     }
 }
 
-/// If system messages end the list, also removes the comma before them.
+/// If the last messages of the list are system messages, also removes the comma before them.
 fn without_last_comma(systems: &[SystemPlace], end: usize, edits: &mut Edits) {
     let mut behind = end + 1;
     let ends_list = |system: &&SystemPlace| {

@@ -164,7 +164,7 @@ pub(super) fn gone() -> End {
 /// Ends a stream that cannot be delivered in full. The request may be the cause, so the upstream is not blamed.
 fn beyond() -> End {
     metrics::counter!("gateway_answers_not_given_out_total", "reason" => "calls").increment(1);
-    let message = "The model makes more calls, or longer call names, than can be delivered. Its tokens up to here are billed.";
+    let message = "The model's answer has too many tool calls, or tool names that are too long, to be delivered. Its tokens up to here are billed.";
     End::Failed(ApiError::new(Code::Overloaded, message))
 }
 

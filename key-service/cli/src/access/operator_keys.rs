@@ -3,7 +3,10 @@
 use std::{io::Write, time::Duration};
 
 use anyhow::anyhow;
-use clap::Subcommand;
+use clap::{
+    Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use serde::Serialize;
 use shared::{
     ids::OperatorKeyId,
@@ -36,8 +39,8 @@ pub enum OperatorKeyCommand {
         /// A name for the key
         #[arg(long, value_parser = name)]
         name: String,
-        /// What the key may do: read, accounts, credit or catalogue; repeat the flag for several
-        #[arg(long = "scope", value_name = "SCOPE", value_parser = scope, required = true)]
+        /// What the key may do; repeat the flag for several
+        #[arg(long = "scope", value_name = "SCOPE", value_parser = scopes(), required = true)]
         scopes: Vec<OperatorScope>,
         /// Time of expiry, such as 2027-12-31T23:59:59Z
         #[arg(long, value_name = "TIME", value_parser = time)]
@@ -160,11 +163,10 @@ fn row(key: &OperatorKey) -> [String; 9] {
     ]
 }
 
-fn scope(text: &str) -> Result<OperatorScope, String> {
-    OperatorScope::parse(text).ok_or_else(|| {
-        let names: Vec<_> = OperatorScope::ALL.iter().map(|scope| scope.as_str()).collect();
-        format!("must be one of {}", names.join(", "))
-    })
+/// Parses a scope. Help and errors list the names.
+fn scopes() -> impl TypedValueParser<Value = OperatorScope> {
+    let names = OperatorScope::ALL.map(OperatorScope::as_str);
+    PossibleValuesParser::new(names).try_map(|text| OperatorScope::parse(&text).ok_or("unknown scope"))
 }
 
 fn payment(text: &str) -> Result<NanoUsd, String> {

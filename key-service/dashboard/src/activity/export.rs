@@ -9,7 +9,7 @@ use key_service_store::store::JournalEntry;
 
 /// Names of the CSV columns and the JSON members. Scripts rely on them: add, never rename. Only owners get the last
 /// one.
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 35] = [
     "number",
     "time",
     "generation_id",
@@ -42,6 +42,8 @@ const NAMES: [&str; 33] = [
     "first_token_ms",
     "latency_ms",
     "request_id",
+    "group",
+    "parent_group",
     "upstream_cost",
 ];
 
@@ -64,7 +66,14 @@ pub(super) struct ExportLines {
     pub(super) with_upstream_cost: bool,
 }
 
-fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()] {
+/// Names of an entry's key and groups. A name that is unknown is empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntryNames<'a> {
+    pub(super) label: &'a str,
+    pub(super) groups: [&'a str; 2],
+}
+
+fn values<'a>(entry: &'a JournalEntry, names: EntryNames<'a>) -> [Cell<'a>; NAMES.len()] {
     let settlement = &entry.entry.settlement;
     let Settlement { payer, usage, cost, upstream_cost, charged, ending, estimated, at, origin, course } =
         settlement;
@@ -80,7 +89,7 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
         // A late capture does not bill its generation, so the column is empty.
         if ending.is_bill() { Cell::Plain(entry.generation.to_string()) } else { Cell::Nothing },
         Cell::Plain(payer.key.to_string()),
-        Cell::Text(label),
+        Cell::Text(names.label),
         Cell::Text(&payer.model),
         Cell::Number(usage.prompt),
         Cell::Number(usage.cached),
@@ -108,6 +117,8 @@ fn values<'a>(entry: &'a JournalEntry, label: &'a str) -> [Cell<'a>; NAMES.len()
         milliseconds(course.and_then(|course| course.first_token_ms)),
         milliseconds(course.and_then(|course| course.latency_ms)),
         settlement.request().map_or(Cell::Nothing, |request| Cell::Plain(request.to_string())),
+        Cell::Text(names.groups[0]),
+        Cell::Text(names.groups[1]),
         upstream_cost.map_or(Cell::Nothing, Cell::Amount),
     ]
 }
@@ -123,8 +134,8 @@ impl ExportLines {
     }
 
     /// Adds an entry as a CSV line (RFC 4180).
-    pub(super) fn csv(self, out: &mut String, entry: &JournalEntry, label: &str) {
-        let cells = values(entry, label).into_iter().take(self.width()).map(|value| match value {
+    pub(super) fn csv(self, out: &mut String, entry: &JournalEntry, names: EntryNames<'_>) {
+        let cells = values(entry, names).into_iter().take(self.width()).map(|value| match value {
             Cell::Text(text) => cell(text),
             Cell::Plain(text) => text,
             Cell::Number(number) => number.to_string(),
@@ -137,14 +148,14 @@ impl ExportLines {
     }
 
     /// Adds an entry as a JSON line.
-    pub(super) fn json(self, out: &mut String, entry: &JournalEntry, label: &str) {
+    pub(super) fn json(self, out: &mut String, entry: &JournalEntry, names: EntryNames<'_>) {
         struct Line<'a>(&'a [Cell<'a>]);
         impl Serialize for Line<'_> {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_map(NAMES.iter().zip(self.0))
             }
         }
-        match serde_json::to_string(&Line(&values(entry, label)[..self.width()])) {
+        match serde_json::to_string(&Line(&values(entry, names)[..self.width()])) {
             Ok(line) => {
                 out.push_str(&line);
                 out.push('\n');

@@ -10,10 +10,13 @@ use axum::{
 use bytes::Bytes;
 use futures_util::stream::try_unfold;
 use http::header;
-use shared::ids::KeyId;
+use shared::ids::{GroupId, KeyId};
 use shared_door::admission::Permit;
 
-use super::{export::ExportLines, filters};
+use super::{
+    export::{EntryNames, ExportLines},
+    filters,
+};
 use key_service_management::{Management, reach::AccountReach, reading::EntrySearch};
 use key_service_page::{
     app::App,
@@ -62,6 +65,7 @@ struct Rest {
     lines: ExportLines,
     before: Option<u64>,
     labels: HashMap<KeyId, String>,
+    groups: HashMap<GroupId, String>,
     is_first: bool,
 }
 
@@ -71,27 +75,28 @@ fn file(
     request: &Request,
     format: FileForm,
 ) -> Result<Response, Failure> {
-    let (query, today) = (query(request), app.management.today());
-    let query = filters::with_range(&query, &Range::of(&query, today));
+    let (query, today) = (query(request), viewer.today(&app));
+    let range = Range::of(&query, &today);
+    let query = filters::with_range(&query, &range);
     let rest = Rest {
         _permit: app.exports.begin(viewer.signed_in.account)?,
         management: app.management,
         reach: viewer.reach(),
         // Files contain only billed requests.
-        search: filters::search(&query)?.billed.ok_or(Failure::NotFound)?,
+        search: filters::search(&query, &today.zone)?.billed.ok_or(Failure::NotFound)?,
         format,
         lines: ExportLines { with_upstream_cost: viewer.is_owner() },
         before: None,
         labels: HashMap::new(),
+        groups: HashMap::new(),
         is_first: true,
     };
-    let (content_type, name) = match format {
-        FileForm::Csv => ("text/csv; charset=utf-8", "attachment; filename=\"activity.csv\""),
-        FileForm::JsonLines => {
-            ("application/jsonl; charset=utf-8", "attachment; filename=\"activity.jsonl\"")
-        }
+    let (content_type, extension) = match format {
+        FileForm::Csv => ("text/csv; charset=utf-8", "csv"),
+        FileForm::JsonLines => ("application/jsonl; charset=utf-8", "jsonl"),
     };
-    let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, name)];
+    let name = range.attachment("activity", extension);
+    let headers = [(header::CONTENT_TYPE, content_type), (header::CONTENT_DISPOSITION, name.as_str())];
     Ok((headers, Body::from_stream(try_unfold(Some(rest), Rest::next_piece))).into_response())
 }
 
@@ -106,16 +111,23 @@ impl Rest {
         let unknown: Vec<KeyId> = unknown.filter(|id| !rest.labels.contains_key(id)).collect();
         let keys = management.keys_by_id(reach, unknown).await?;
         rest.labels.extend(keys.into_iter().map(|(id, key)| (id, key.label)));
+        let groups = page.found.iter().flat_map(|entry| entry.entry.settlement.payer.groups).flatten();
+        let unknown: Vec<GroupId> = groups.filter(|id| !rest.groups.contains_key(id)).collect();
+        let groups = management.groups_by_id(reach, unknown).await?;
+        rest.groups.extend(groups.into_iter().map(|(id, group)| (id, group.name)));
         let mut piece = String::new();
         if rest.is_first && rest.format == FileForm::Csv {
             piece.push_str(&rest.lines.csv_head());
         }
         rest.is_first = false;
         for entry in &page.found {
-            let label = rest.labels.get(&entry.entry.settlement.payer.key).map_or("", String::as_str);
+            let payer = &entry.entry.settlement.payer;
+            let label = rest.labels.get(&payer.key).map_or("", String::as_str);
+            let name = |id: GroupId| rest.groups.get(&id).map_or("", String::as_str);
+            let names = EntryNames { label, groups: payer.groups.map(|id| id.map_or("", name)) };
             match rest.format {
-                FileForm::Csv => rest.lines.csv(&mut piece, entry, label),
-                FileForm::JsonLines => rest.lines.json(&mut piece, entry, label),
+                FileForm::Csv => rest.lines.csv(&mut piece, entry, names),
+                FileForm::JsonLines => rest.lines.json(&mut piece, entry, names),
             }
         }
         rest.before = page.next;

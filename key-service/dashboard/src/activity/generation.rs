@@ -1,9 +1,6 @@
 //! The page of a generation: what was requested, when each step happened, and what it cost.
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::response::Response;
 use maud::{Markup, html};
 use shared::{
     generation::{Course, Origin},
@@ -21,15 +18,11 @@ use key_service_page::{
     form::{Fields, with},
     layout::{Section, page},
     paths::{ACTIVITY, GROUPS, KEYS},
-    session::KeysViewer,
+    session::Viewer,
     show::{copyable, copyable_line, count, duration, or_unnamed, scrolled_figures, time_to_second, usd},
 };
 
-pub(crate) async fn show(
-    State(app): State<App>,
-    KeysViewer(viewer): KeysViewer,
-    Path(id): Path<String>,
-) -> Result<Response, Failure> {
+pub(super) async fn show(app: &App, viewer: &Viewer, id: &str) -> Result<Response, Failure> {
     let reach = viewer.reach();
     let id: GenerationId = id.parse().map_err(|_| Failure::NotFound)?;
     let bill = app.management.bill_in(reach, id).await?.ok_or(Failure::NotFound)?;
@@ -64,13 +57,13 @@ pub(crate) async fn show(
             } }
         }
         h2 { "Cost" }
-        (costs(&app, settlement, viewer.is_owner()))
+        (costs(app, settlement, viewer.is_owner()))
         p { a href={ (ACTIVITY) "?key=" (key.to_string()) } { "All requests of this key" } }
     };
-    Ok(page(&viewer, Section::Requests, &format!("Generation {id}"), &content))
+    Ok(page(viewer, Section::Requests, &format!("Generation {id}"), &content))
 }
 
-fn row(name: &str, value: &Markup) -> Markup {
+pub(super) fn row(name: &str, value: &Markup) -> Markup {
     html! { tr { th scope="row" { (name) } td { (value) } } }
 }
 
@@ -80,7 +73,7 @@ fn all_of(field: &str, text: &str) -> Markup {
 }
 
 /// Shows the API, whether the answer was streamed, and the user.
-fn asked(origin: &Origin) -> Markup {
+pub(super) fn asked(origin: &Origin) -> Markup {
     html! {
         (row("API", &html! { (origin.api.as_str()) @if origin.stream { ", streamed" } }))
         @if let Some(user) = &origin.user { (row("User", &all_of("user", user))) }

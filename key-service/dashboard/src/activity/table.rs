@@ -65,13 +65,13 @@ fn billed(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup
     }
 }
 
-/// Renders the row of a refused request. It has no page; its reason links to where it can be fixed.
+/// Renders the row of a refused request. Its reason links to where it can be fixed.
 fn not_billed(call: &RefusedCall, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let key = link(call.key, keys);
     let model = call.model.as_deref();
     html! {
         tr title=(title_of_refused(call)) {
-            td { (time_to_second(call.at())) p.narrow-only { @if let Some(key) = &key { (key) @if model.is_some() { " · " } } @if let Some(model) = model { (model) } } }
+            td { a href={ (ACTIVITY) "/" (call.id.to_string()) } { (time_to_second(call.at())) } p.narrow-only { @if let Some(key) = &key { (key) @if model.is_some() { " · " } } @if let Some(model) = model { (model) } } }
             @if let Some(key) = &key { td.wide-only { (key) } }
             td.wide-only { @if let Some(model) = model { (model) } @else { span.quiet { "–" } } }
             td.wide-only colspan="4" { (reason(call)) }

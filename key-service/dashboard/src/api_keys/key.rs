@@ -28,6 +28,7 @@ use key_service_page::{
     paths::{GROUPS, KEYS as PATH},
     session::{KeysAct, KeysViewer, Viewer},
     show::{copyable_line, count, name_of, or_unnamed, time, time_or, usd},
+    zone::Zone,
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
@@ -35,7 +36,7 @@ use key_service_settings::{
     key_line::key_line,
     limits,
     settings_form::{self, Edit, offered},
-    words,
+    words::{self, Reader},
 };
 
 /// Shows a key at a glance: limits, spend, and the latest requests and events.
@@ -44,8 +45,8 @@ pub(crate) async fn show(
     request: Request,
 ) -> Result<Response, Failure> {
     let (reach, now) = (viewer.reach(), app.management.now());
-    let (today, path, query) = (app.management.today(), path(&key), query(&request));
-    let view = SpendView::of(&query, SpendScope::Key(key.id), today);
+    let (today, path, query) = (viewer.today(&app), path(&key), query(&request));
+    let view = SpendView::of(&query, SpendScope::Key(key.id), &today);
     let report = view.read(&app, reach).await?;
     let reached = app.management.reached_limits(reach, std::slice::from_ref(&key), &[]).await?;
     let groups = reached.groups_of(&key);
@@ -58,11 +59,11 @@ pub(crate) async fn show(
             @if let Some(at) = key.spend.revoked_at { " · revoked " (time(at)) } }
         (key_line(&viewer, &key, &reached))
         (refused::notice(&refused, false))
-        (bounds(&key, &groups, now))
+        (bounds(&key, &groups, now, &today.zone))
         (models_note(&app, &key, &groups))
         (gauge(&viewer, Holder::Key(key.id, None), &key.spend.budget, &groups, &reached, is_revoked))
         (view.range.choice(&app, &path, &query))
-        (view.tiles(&report, today, None))
+        (view.tiles(&report, today.day, None))
         (view.card(&app, reach, PageAddress { path: &path, query: &query }, &report).await?)
         (activity::latest(&app, &viewer, Some(key.id), None).await?)
         (events::last_events(&app, &viewer, Subject::Key(key.id)).await?)
@@ -162,19 +163,22 @@ async fn settings_tab(
 /// Shows commands to paste that use the key.
 pub(crate) async fn use_it(
     ObjectPage { app, viewer, object: key, .. }: ObjectPage<ApiKey, KeysViewer>,
+    request: Request,
 ) -> Result<Response, Failure> {
     let reached = app.management.reached_limits(viewer.reach(), std::slice::from_ref(&key), &[]).await?;
-    let model = first_model(&app, &lists(&key, &reached.groups_of(&key)));
+    let models = first_steps::models(&app.catalog.get(), &lists(&key, &reached.groups_of(&key)));
+    let (path, query) = (format!("{}/use", path(&key)), query(&request));
+    let address = PageAddress { path: &path, query: &query };
     let content = html! {
         @if key.spend.revoked_at.is_some() { p.problem { "The key is revoked. Its requests are refused." } }
-        (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
+        (first_steps::commands_of_known_key(&viewer.browser.base(), &models, address))
     };
     Ok(tabbed(&viewer, &key).show(&viewer, Tab::UseIt, &content))
 }
 
 /// Summarises in a sentence what the limits of the key and its groups allow together.
-fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp) -> Markup {
-    let sentence = words::bounds(&key.spend.budget, groups, now);
+fn bounds(key: &ApiKey, groups: &[&Group], now: Timestamp, zone: &Zone) -> Markup {
+    let sentence = words::bounds(&key.spend.budget, groups, now, zone);
     html! {
         @if let Some(group) = groups.first() {
             p { "In the group " a href={ (GROUPS) "/" (group.id.to_string()) } { bdi { (name_of(group)) } } "." }
@@ -195,15 +199,6 @@ fn models_note(app: &App, key: &ApiKey, groups: &[&Group]) -> Markup {
     html! { @if let Some(says) = says { p.note { (says) } } }
 }
 
-/// Returns a chat model that all lists allow, for commands to paste. Without one, it is the first model of the
-/// catalogue.
-pub(crate) fn first_model(app: &App, lists: &[&Vec<String>]) -> String {
-    let catalog = app.catalog.get();
-    let mut chats = catalog.models.iter().filter(|model| model.serves.chat);
-    let allowed = chats.find(|model| lists.iter().all(|list| list.contains(&model.id)));
-    allowed.or(catalog.models.first()).map(|model| model.id.clone()).unwrap_or_default()
-}
-
 async fn forms(
     app: &App,
     viewer: &Viewer,
@@ -213,7 +208,8 @@ async fn forms(
     let (now, offered) = (app.management.now(), offered(app, viewer).await?);
     let value = |field: KeyField| key.value(field, now);
     let present = settings_form::entered(value);
-    let entered = sent.unwrap_or(Entered::new(&present));
+    let zone = viewer.browser.zone();
+    let entered = sent.unwrap_or(Entered::new(&present)).in_zone(&zone);
     let path = path(key);
     Ok(html! {
         section.card {
@@ -242,8 +238,9 @@ pub(crate) async fn update(
         Ok(edit) => edit,
         Err(fault) => return again(&app, &viewer, &key, &form, &fault).await,
     };
-    let groups = offered(&app, &viewer).await?.groups;
-    if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, &groups) {
+    let (groups, zone) = (offered(&app, &viewer).await?.groups, viewer.browser.zone());
+    let reader = Reader { groups: &groups, zone: &zone };
+    if let Some((form, fault)) = settings_form::ask::<KeyField>(&form, &present, &overtaken, reader) {
         return again(&app, &viewer, &key, &form, &fault).await;
     }
     if let Some(fault) = place(&app, &viewer, &mut patch, false).await? {
@@ -255,7 +252,7 @@ pub(crate) async fn update(
             let after = settings_form::entered(|field: KeyField| changed.value(field, now));
             let undo = settings_form::undo::<KeyField>(&present, &after);
             let undo = undo.map(|fields| Undo { path: path(&key), fields });
-            let line = words::saved(values, &groups);
+            let line = words::saved(values, reader);
             Ok(notice::done_undoably(&viewer, &format!("{}/settings", path(&key)), &line, undo))
         }
         Err(error) => match settings_form::fault(&form, &error) {

@@ -14,7 +14,11 @@ use shared::{
     wire::KeyField,
 };
 
-use crate::api_keys::{many_keys, place::place, search::SEARCH};
+use crate::api_keys::{
+    many_keys::{self, WholeList},
+    place::place,
+    search::SEARCH,
+};
 use domain::{
     group::Group,
     key::{ApiKey, Condition, KeyPatch, Status},
@@ -67,6 +71,9 @@ const STATUSES: [(&str, &str); 8] = [
     ("revoked", "Revoked"),
 ];
 
+/// Fields of an address that select keys and order them.
+const FILTERS: [&str; 4] = ["q", "status", "group", "order"];
+
 /// Number of characters of a label that a duplicate keeps, leaving room for "(copy)".
 const MAX_LABEL_OF_COPY: usize = 70;
 
@@ -78,16 +85,7 @@ pub(crate) async fn list(
     let query = query(&request);
     let pagination = Pagination::of(&query)?;
     let after = pagination.after(KeyCursor::parse)?;
-    let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
-    let search = KeySearch {
-        after,
-        order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
-        status: Status::parse(query.get("status")),
-        condition: Condition::parse(query.get("status")),
-        group: query.id("group")?,
-        text: query.filled("q").unwrap_or_default().to_owned(),
-        limit: ROWS_ON_PAGE,
-    };
+    let search = KeySearch { after, ..search_of(&query, ROWS_ON_PAGE)? };
     let reach = viewer.reach();
     let found = app.management.find_keys(reach, &search).await?;
     let groups = app.management.groups_by_id(reach, search.group.into_iter().collect()).await?;
@@ -96,6 +94,8 @@ pub(crate) async fn list(
     let is_filtered = ["q", "status", "group"].iter().any(|name| query.filled(name).is_some());
     let total = total(&viewer, &search, &groups);
     let next = found.next.map(|next| next.to_string());
+    let whole = WholeList { filters: query.only(&FILTERS), total };
+    let whole = (next.is_some() || after.is_some()).then_some(&whole);
     let shown = Shown { rows: found.found.len(), total, next, is_filtered };
     let content = html! {
         div.split {
@@ -107,11 +107,25 @@ pub(crate) async fn list(
         } @else {
             (filters(&viewer, &query, &offered, groups.values().next()))
             @if found.found.is_empty() { p.empty { "No keys match. " a href=(PATH) { "Clear filters" } } }
-            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, app.management.now(), &KeyColumns::of_list(&query)))) }
+            @else { (many_keys::form(&viewer, &table(&viewer, &found.found, &reached, app.management.now(), &KeyColumns::of_list(&query)), whole)) }
             (pagination.links(PATH, &query, &shown))
         }
     };
     Ok(page(&viewer, Section::Keys, "API keys", &content))
+}
+
+/// Reads the filters and the order of a list of keys. The search begins with the first key.
+pub(crate) fn search_of(query: &Fields, limit: usize) -> Result<KeySearch, Failure> {
+    let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
+    Ok(KeySearch {
+        after: None,
+        order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
+        status: Status::parse(query.get("status")),
+        condition: Condition::parse(query.get("status")),
+        group: query.id("group")?,
+        text: query.filled("q").unwrap_or_default().to_owned(),
+        limit,
+    })
 }
 
 /// Returns the number of keys in the whole list, if a counter has it.
@@ -303,6 +317,8 @@ pub(crate) async fn new(
 }
 
 async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let zone = viewer.browser.zone();
+    let entered = entered.in_zone(&zone);
     let offered = offered(app, viewer).await?;
     let content = html! {
         @if viewer.keeps_keys() {
@@ -347,14 +363,15 @@ pub(crate) async fn create(
         Ok(Issued { made, secret: Some(plaintext) }) => {
             let key = made.into_inner();
             let catalog = app.catalog.get();
-            let model = catalog.models.first().map_or("", |model| model.id.as_str());
             let lists: Vec<_> = words::list_of(&key.spend.budget).into_iter().collect();
+            let models = super::first_steps::models(&catalog, &lists);
+            let model = models.first().map_or("", String::as_str);
             let content = html! {
                 p.lead { "Copy the key of " strong { (or_unnamed(&key.label)) } " now. It is shown only once, since only a hash of it is stored." }
                 (new_key(&plaintext))
                 @if let Some(says) = words::unknown_models(&lists, &catalog.ids(), "this key") { p.note { (says) } }
                 (copyable_line("Base address for SDKs:", &format!("{}/v1", viewer.browser.base())))
-                p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
+                p { a.button data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
                 (super::first_steps::commands(&viewer.browser.base(), &plaintext, model))
             };
             Ok(page(&viewer, Section::Keys, "API key created", &content))

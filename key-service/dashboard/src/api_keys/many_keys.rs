@@ -1,26 +1,38 @@
-//! Bulk actions on API keys: select them in a list, confirm, and then revoke, disable, enable or move them, or change
-//! their expiry.
+//! Bulk actions on API keys: select them in a list, or all that match its filters, confirm, and then revoke, disable,
+//! enable or move them, raise a limit, or change their expiry.
+
+use std::fmt::Display;
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
-use shared::{ids::KeyId, time::Timestamp};
+use shared::{ids::KeyId, wire::KeyField};
 
-use crate::api_keys::place::place;
-use domain::key::{ApiKey, KeyPatch};
+use crate::api_keys::{
+    deed::{Change, Counts, Deed, RAISES, RESETS, change, numbered},
+    keys::search_of,
+    place::place,
+};
+use domain::{
+    digest::Digest,
+    key::{ApiKey, KeyPatch},
+};
 use key_service_management::{Error, Refused, governed::Governed as _};
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, refused_form},
-    failure::{Failure, bad_group},
+    failure::Failure,
     form::Fields,
     layout::{Section, hidden, page},
     notice,
     pagination::ROWS_ON_PAGE,
     paths::KEYS as PATH,
     session::{Act, KeysAct, Viewer},
-    show::or_unnamed,
+    show::{count, or_unnamed},
 };
-use key_service_settings::settings_form::{self, offered};
+use key_service_settings::{
+    limits,
+    settings_form::{self, Offered, offered},
+};
 
 /// Path of the page that asks for confirmation.
 pub(crate) const CONFIRM: &str = "/dashboard/keys/many";
@@ -30,66 +42,39 @@ pub(crate) const APPLY: &str = "/dashboard/keys/many/apply";
 /// Id of the form that the checkboxes in a table of keys belong to.
 pub(crate) const FORM: &str = "many";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Deed {
-    Revoke,
-    Disable,
-    Enable,
-    Move,
-    Extend,
+/// Maximum number of keys that an action on all matches changes. Each change is a commit and an event.
+const MOST_KEYS: usize = 1_000;
+/// Number of keys read at a time, and how often, to find all matches.
+const READ_AT_ONCE: usize = 500;
+const READS: usize = 40;
+/// Number of keys that the confirmation of an action on all matches names.
+const NAMED: usize = 50;
+
+/// The list that a table of keys is a page of.
+pub(crate) struct WholeList {
+    /// Filters of the list, as in its address.
+    pub(crate) filters: Fields,
+    /// Number of keys in the whole list, if it is known.
+    pub(crate) total: Option<u64>,
 }
 
-impl Deed {
-    const ALL: [Self; 5] = [Self::Extend, Self::Move, Self::Disable, Self::Enable, Self::Revoke];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Revoke => "revoke",
-            Self::Disable => "disable",
-            Self::Enable => "enable",
-            Self::Move => "move",
-            Self::Extend => "extend",
-        }
-    }
-
-    const fn button(self) -> &'static str {
-        match self {
-            Self::Revoke => "Revoke",
-            Self::Disable => "Disable",
-            Self::Enable => "Enable",
-            Self::Move => "Move",
-            Self::Extend => "Change expiry",
-        }
-    }
-
-    const fn past(self) -> &'static str {
-        match self {
-            Self::Revoke => "revoked",
-            Self::Disable => "disabled",
-            Self::Enable => "enabled",
-            Self::Move => "moved",
-            Self::Extend => "updated with the new expiry",
-        }
-    }
-
-    fn parse(form: &Fields) -> Result<Self, Failure> {
-        let named = Self::ALL.into_iter().find(|deed| deed.as_str() == form.get("deed"));
-        named.ok_or_else(|| {
-            Failure::BadRequest(
-                "This form did not come from a page of this site. Open the page again and retry.".into(),
-            )
-        })
-    }
-}
-
-/// Shows a table of keys with buttons for the selected rows.
-pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
+/// Shows a table of keys with buttons for the selected rows. `whole` is the list if it has further pages.
+pub(crate) fn form(viewer: &Viewer, table: &Markup, whole: Option<&WholeList>) -> Markup {
     html! {
         (table)
         @if viewer.keeps_keys() {
             form.buttons.many id=(FORM) method="post" action=(CONFIRM) {
                 (hidden(viewer))
                 span.quiet.chosen { "Selected keys:" }
+                @if let Some(WholeList { filters, total }) = whole {
+                    label.all {
+                        input type="checkbox" name="all" value=(filters.query());
+                        @match total {
+                            Some(total) => { "All " (count(*total)) " in this list" },
+                            None => "All that match, on every page",
+                        }
+                    }
+                }
                 @for deed in Deed::ALL {
                     button.danger[deed == Deed::Revoke] name="deed" value=(deed.as_str()) { (deed.button()) " …" }
                 }
@@ -98,19 +83,65 @@ pub(crate) fn form(viewer: &Viewer, table: &Markup) -> Markup {
     }
 }
 
-/// Finds the selected keys. The member must reach all of them.
-async fn chosen(app: &App, viewer: &Viewer, form: &Fields) -> Result<Vec<ApiKey>, Failure> {
-    let ids = form.all("key");
-    if ids.len() > ROWS_ON_PAGE {
-        return Err(Failure::BadRequest(format!("Select at most {ROWS_ON_PAGE} keys at a time.")));
+/// The keys that an action applies to.
+struct Chosen {
+    keys: Vec<ApiKey>,
+    /// Filters of the list if all its keys were selected.
+    filters: Option<String>,
+}
+
+impl Chosen {
+    /// Finds the selected keys. The member must reach all of them.
+    async fn of(app: &App, viewer: &Viewer, form: &Fields) -> Result<Self, Failure> {
+        if form.has("all") {
+            let filters = form.get("all").to_owned();
+            let keys = matching(app, viewer, &Fields::of_query(Some(&filters))).await?;
+            return Ok(Self { keys, filters: Some(filters) });
+        }
+        let ids = form.all("key");
+        if ids.len() > ROWS_ON_PAGE {
+            return Err(Failure::BadRequest(format!("Select at most {ROWS_ON_PAGE} keys at a time.")));
+        }
+        let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
+        let ids = ids.map_err(|_| Failure::NotFound)?;
+        let found = app.management.keys_by_id(viewer.reach(), ids.clone()).await?;
+        if found.len() < ids.len() {
+            return Err(Failure::NotFound);
+        }
+        Ok(Self { keys: ids.iter().filter_map(|id| found.get(id)).cloned().collect(), filters: None })
     }
-    let ids: Result<Vec<KeyId>, _> = ids.into_iter().map(str::parse).collect();
-    let ids = ids.map_err(|_| Failure::NotFound)?;
-    let found = app.management.keys_by_id(viewer.reach(), ids.clone()).await?;
-    if found.len() < ids.len() {
-        return Err(Failure::NotFound);
+
+    /// Returns whether the list has other keys than those that the member confirmed. A selection never has.
+    fn has_changed(&self, form: &Fields) -> bool {
+        self.filters.is_some() && form.get("confirmed") != confirmed(&self.keys)
     }
-    Ok(ids.iter().filter_map(|id| found.get(id)).cloned().collect())
+}
+
+/// Identifies the keys that a member confirms.
+fn confirmed(keys: &[ApiKey]) -> String {
+    let mut ids: Vec<String> = keys.iter().map(|key| key.id.to_string()).collect();
+    // The order may have changed with the keys' spend.
+    ids.sort_unstable();
+    hex::encode(Digest::of(ids.concat().as_bytes()).as_bytes())
+}
+
+/// Finds all keys of a list that are not revoked.
+async fn matching(app: &App, viewer: &Viewer, filters: &Fields) -> Result<Vec<ApiKey>, Failure> {
+    let mut search = search_of(filters, READ_AT_ONCE)?;
+    let mut keys = Vec::new();
+    for _ in 0..READS {
+        let found = app.management.find_keys(viewer.reach(), &search).await?;
+        keys.extend(found.found.into_iter().filter(|key| key.spend.revoked_at.is_none()));
+        match found.next {
+            _ if keys.len() > MOST_KEYS => break,
+            None => return Ok(keys),
+            next => search.after = next,
+        }
+    }
+    Err(Failure::BadRequest(format!(
+        "More than {} keys match, or too many had to be searched. Narrow the filters.",
+        count(MOST_KEYS as u64)
+    )))
 }
 
 /// Lists the selected keys and asks for confirmation.
@@ -118,21 +149,23 @@ pub(crate) async fn confirm(
     State(app): State<App>,
     KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
-    let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
-    if keys.is_empty() {
+    let (deed, chosen) = (Deed::parse(&form)?, Chosen::of(&app, &viewer, &form).await?);
+    if chosen.keys.is_empty() {
         return Ok(notice::done(&viewer, PATH, "Select keys in the list first."));
     }
-    asked(&app, &viewer, deed, &keys, Entered::new(&Fields::default())).await
+    asked(&app, &viewer, deed, &chosen, Entered::new(&Fields::default())).await
 }
 
 async fn asked(
     app: &App,
     viewer: &Viewer,
     deed: Deed,
-    keys: &[ApiKey],
+    chosen: &Chosen,
     entered: Entered<'_>,
 ) -> Result<Response, Failure> {
-    let offered = offered(app, viewer).await?;
+    let zone = viewer.browser.zone();
+    let (entered, offered) = (entered.in_zone(&zone), offered(app, viewer).await?);
+    let keys = &chosen.keys;
     let number = numbered(keys.len());
     let question = match deed {
         Deed::Revoke => format!("Revoke {number}?"),
@@ -140,9 +173,12 @@ async fn asked(
         Deed::Enable => format!("Enable {number}?"),
         Deed::Move => format!("Move {number}?"),
         Deed::Extend => format!("Change the expiry of {number}?"),
+        Deed::Raise => format!("Raise a limit of {number}?"),
     };
+    let named = if chosen.filters.is_some() { keys.len().min(NAMED) } else { keys.len() };
     let content = html! {
-        ul.columns { @for key in keys { li { (or_unnamed(&key.label)) " " code { (key.hint) } } } }
+        ul.columns { @for key in &keys[..named] { li { (or_unnamed(&key.label)) " " code { (key.hint) } } } }
+        @if named < keys.len() { p.quiet { "and " (count((keys.len() - named) as u64)) " more" } }
         @if deed == Deed::Revoke {
             p { "Their next requests are refused on every server, and their streams are cut within five seconds. This cannot be undone." }
         }
@@ -150,14 +186,16 @@ async fn asked(
         form.stack method="post" action=(APPLY) {
             (hidden(viewer))
             input type="hidden" name="deed" value=(deed.as_str());
-            @for key in keys { input type="hidden" name="key" value=(key.id.to_string()); }
-            @match deed {
-                Deed::Revoke | Deed::Disable | Deed::Enable => {},
-                Deed::Move => (settings_form::group("group_id", "Group", "Its limits apply to the keys from then on.", entered, &offered)),
-                Deed::Extend => (entered.instant("expires_at", "Expires", "In UTC. Leave empty to never expire.", &settings_form::later(offered.now))),
+            @match &chosen.filters {
+                Some(filters) => {
+                    input type="hidden" name="all" value=(filters);
+                    input type="hidden" name="confirmed" value=(confirmed(keys));
+                },
+                None => @for key in keys { input type="hidden" name="key" value=(key.id.to_string()); },
             }
+            (fields(deed, entered, &offered))
             div.buttons {
-                button.danger[deed == Deed::Revoke].primary[deed != Deed::Revoke] { (deed.button()) " " (number) }
+                button.danger[deed == Deed::Revoke].primary[deed != Deed::Revoke] { (deed.button()) @if deed == Deed::Raise { " of" } " " (number) }
                 a.button href=(PATH) { "Cancel" }
             }
         }
@@ -165,71 +203,95 @@ async fn asked(
     Ok(page(viewer, Section::Keys, &question, &content))
 }
 
+/// Renders the fields of an action.
+fn fields(deed: Deed, entered: Entered<'_>, offered: &Offered) -> Markup {
+    match deed {
+        Deed::Revoke | Deed::Disable | Deed::Enable => html! {},
+        Deed::Move => settings_form::group(
+            "group_id",
+            "Group",
+            "Its limits apply to the keys from then on.",
+            entered,
+            offered,
+        ),
+        Deed::Extend => entered.instant(
+            "expires_at",
+            "Expires",
+            "Leave empty to never expire.",
+            &settings_form::later(offered.now),
+        ),
+        Deed::Raise => html! {
+            (choice(entered, "resets", "Limit", "Keys without this limit stay as they are.", &RESETS))
+            (choice(entered, "percent", "Raise to", "Counts from each key's present limit or raise.", &RAISES))
+            (entered.instant("until", "Until", "Then the normal limit applies again.", &limits::ends(offered.now)))
+        },
+    }
+}
+
+/// Renders a choice among fixed values.
+fn choice<'a>(
+    entered: Entered<'a>,
+    name: &'a str,
+    title: &str,
+    hint: &str,
+    options: &[(impl Display, &str)],
+) -> Markup {
+    entered.field(name, title, hint, |entry| {
+        html! {
+            select id=(entry.name) name=(entry.name) aria-describedby=[&entry.described] aria-invalid=[entry.invalid] {
+                @for (value, shown) in options {
+                    @let value = value.to_string();
+                    option value=(value) selected[value == entry.value] { (shown) }
+                }
+            }
+        }
+    })
+}
+
 /// Applies the action to each key.
 pub(crate) async fn apply(
     State(app): State<App>,
     KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
-    let (deed, keys) = (Deed::parse(&form)?, chosen(&app, &viewer, &form).await?);
+    let (deed, chosen) = (Deed::parse(&form)?, Chosen::of(&app, &viewer, &form).await?);
+    if chosen.has_changed(&form) {
+        return asked(&app, &viewer, deed, &chosen, Entered::new(&form)).await;
+    }
     let refused = async |fault: &Fault| {
-        Ok(refused_form(asked(&app, &viewer, deed, &keys, Entered::refused(&form, fault)).await?))
+        Ok(refused_form(asked(&app, &viewer, deed, &chosen, Entered::refused(&form, fault)).await?))
     };
-    let mut patch = match change(deed, &form) {
-        Ok(patch) => patch,
+    let mut change = match change(deed, &form) {
+        Ok(change) => change,
         Err(fault) => return refused(&fault).await,
     };
-    if let Some(patch) = &mut patch
+    if let Change::Set(patch) = &mut change
         && let Some(fault) = place(&app, &viewer, patch, false).await?
     {
         return refused(&fault).await;
     }
-    let mut done = 0;
-    for key in &keys {
-        let changed = match &patch {
-            Some(patch) => ApiKey::update(viewer.by(&app), key.id, patch.clone()).await,
-            None => ApiKey::end(viewer.by(&app), key.id).await,
+    let (mut counts, now) = (Counts::default(), app.management.now());
+    for key in &chosen.keys {
+        let changed = match &change {
+            Change::Revoke => ApiKey::end(viewer.by(&app), key.id).await,
+            Change::Set(patch) => ApiKey::update(viewer.by(&app), key.id, KeyPatch::clone(patch)).await,
+            Change::Raise(terms) => {
+                let present = settings_form::entered(|field: KeyField| key.value(field, now));
+                let Some(patch) = settings_form::raise(&present, terms) else {
+                    counts.without_limit += 1;
+                    continue;
+                };
+                ApiKey::update(viewer.by(&app), key.id, patch).await
+            }
         };
         match changed {
-            Ok(_) => done += usize::from(key.spend.revoked_at.is_none()),
+            Ok(_) if key.spend.revoked_at.is_none() => counts.done += 1,
             // Someone revoked the key in the meantime.
-            Err(Error::Refused(Refused::KeyRevoked)) => {}
-            Err(Error::Refused(Refused::BadGroup(param, bad))) => {
-                return refused(&Fault::of(param, bad_group(bad))).await;
-            }
-            Err(other) => return Err(other.into()),
+            Ok(_) | Err(Error::Refused(Refused::KeyRevoked)) => counts.revoked += 1,
+            Err(error) => match settings_form::fault(&form, &error) {
+                Some(fault) => return refused(&fault).await,
+                None => return Err(error.into()),
+            },
         }
     }
-    let line = match keys.len() - done {
-        0 => format!("{} {}.", numbered(done), deed.past()),
-        others => format!("{} {}. Already revoked: {others}.", numbered(done), deed.past()),
-    };
-    Ok(notice::done(&viewer, PATH, &line))
-}
-
-/// Reads the change from the form; `None` to revoke.
-fn change(deed: Deed, form: &Fields) -> Result<Option<KeyPatch>, Fault> {
-    Ok(match deed {
-        Deed::Revoke => None,
-        Deed::Disable | Deed::Enable => {
-            Some(KeyPatch { disabled: Some(deed == Deed::Disable), ..KeyPatch::default() })
-        }
-        Deed::Move => {
-            let group = form.filled("group_id").map(str::parse).transpose();
-            let group =
-                group.map_err(|_| Fault::of("group_id", "Enter the id of a group, such as grp_…."))?;
-            Some(KeyPatch { group: Some(group), ..KeyPatch::default() })
-        }
-        Deed::Extend => {
-            let at = form.filled("expires_at").map(|text| {
-                let wrong = || Fault::of("expires_at", "Enter a date and time, such as 2027-12-31T23:59.");
-                Timestamp::parse(text).ok_or_else(wrong)
-            });
-            Some(KeyPatch { expires_at: Some(at.transpose()?), ..KeyPatch::default() })
-        }
-    })
-}
-
-/// Writes `1 API key` or `2 API keys`.
-fn numbered(keys: usize) -> String {
-    if keys == 1 { "1 API key".into() } else { format!("{keys} API keys") }
+    Ok(notice::done(&viewer, PATH, &counts.says(deed)))
 }

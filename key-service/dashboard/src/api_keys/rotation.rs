@@ -95,7 +95,7 @@ pub(crate) async fn rotate(
                     Some(until) => p { "The previous key works until " (time(until)) "." },
                     None => p { "The previous key is refused from now on." },
                 }
-                p { a.button.primary data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
+                p { a.button data-done href={ (PATH) "/" (key.id.to_string()) } { "I have copied it" } }
             };
             Ok(page(&viewer, Section::Keys, "API key rotated", &content))
         }

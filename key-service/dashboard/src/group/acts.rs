@@ -26,7 +26,7 @@ use key_service_page::{
 use key_service_settings::{
     limits,
     settings_form::{self, Edit, Offered, offered},
-    words,
+    words::{self, Reader},
 };
 
 /// Shows the settings of a group to owners. A lead can only revoke all its keys here.
@@ -68,7 +68,8 @@ async fn forms(
     let now = app.management.now();
     let value = |field: GroupField| group.value(field, now);
     let present = settings_form::entered(value);
-    let entered = refused.unwrap_or(Entered::new(&present));
+    let zone = viewer.browser.zone();
+    let entered = refused.unwrap_or(Entered::new(&present)).in_zone(&zone);
     let offered = parents(app, viewer, Some(group)).await?;
     Ok(html! {
         section.card {
@@ -116,6 +117,8 @@ pub(crate) async fn new(State(app): State<App>, viewer: Viewer) -> Result<Respon
 }
 
 async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Response, Failure> {
+    let zone = viewer.browser.zone();
+    let entered = entered.in_zone(&zone);
     let offered = parents(app, viewer, None).await?;
     let content = html! {
         @if viewer.is_owner() {
@@ -172,8 +175,9 @@ pub(crate) async fn update(
         Ok(edit) => edit,
         Err(fault) => return again(&form, &fault).await,
     };
-    let groups = offered(&app, &viewer).await?.groups;
-    if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, &groups) {
+    let (groups, zone) = (offered(&app, &viewer).await?.groups, viewer.browser.zone());
+    let reader = Reader { groups: &groups, zone: &zone };
+    if let Some((form, fault)) = settings_form::ask::<GroupField>(&form, &present, &overtaken, reader) {
         return again(&form, &fault).await;
     }
     match Group::update(viewer.by(&app), group.id, patch).await {
@@ -182,7 +186,7 @@ pub(crate) async fn update(
             let after = settings_form::entered(|field: GroupField| changed.value(field, now));
             let undo = settings_form::undo::<GroupField>(&present, &after);
             let undo = undo.map(|fields| Undo { path: path(&group), fields });
-            let line = words::saved(values, &groups);
+            let line = words::saved(values, reader);
             Ok(notice::done_undoably(&viewer, &format!("{}/settings", path(&group)), &line, undo))
         }
         Err(error) => match settings_form::fault(&form, &error) {

@@ -12,9 +12,9 @@ use shared::ids::GroupId;
 use crate::{
     activity,
     api_keys::{
-        first_steps, key,
+        first_steps,
         keys::{self, KeyColumns},
-        many_keys,
+        many_keys::{self, WholeList},
     },
     events::{self, Subject},
     home::trouble,
@@ -31,14 +31,15 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     failure::Failure,
-    form::{PageAddress, query},
+    form::{Fields, PageAddress, query},
     layout::{Section, page},
     object_page::ObjectPage,
     pagination::{Pagination, ROWS_ON_PAGE, Shown},
     paths::{GROUPS as PATH, KEYS},
     session::{KeysViewer, Viewer},
     show::{aligned, copyable_line, count, name_of, time},
-    table::{Row, Table},
+    table::{Column, Row, Table, fold},
+    zone::Zone,
 };
 use key_service_ranges::spend::{SpendScope, SpendView};
 use key_service_settings::{
@@ -52,7 +53,7 @@ const CHILDREN_ON_PAGE: usize = 100;
 /// Maximum number of keys on a group's page, newest first, each with its charges.
 const KEYS_ON_PAGE: usize = 25;
 
-/// Lists the groups. Child groups are below their parents.
+/// Lists the top-level groups, each with its child groups folded below it, or the groups that a search finds.
 pub(crate) async fn list(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -62,29 +63,31 @@ pub(crate) async fn list(
     let (reach, pagination) = (viewer.reach(), Pagination::of(&query)?);
     let after: Option<GroupId> = pagination.after(|id| id.parse().ok())?;
     let parent: Option<GroupId> = query.id("parent")?;
-    let (items, next) = if let Some(text) = query.filled("q") {
-        let Found { found, next } = app.management.find_groups(reach, text, after, ROWS_ON_PAGE).await?;
-        (found, next)
-    } else {
-        let order = Order::Descending;
-        let filter = GroupFilter { parent, within: reach.group, ..GroupFilter::default() };
-        let listing = Listing { after, order, filter, limit: ROWS_ON_PAGE };
-        let Page { items, has_more } = app.management.list::<Group>(reach.account, &listing).await?;
-        let next = items.last().filter(|_| has_more).map(|last| last.id);
-        (items, next)
-    };
-    let reached = app.management.reached_limits(reach, &[], &items).await?;
-    let children = app.management.children_of(reach.account, &items).await?;
-    let parents = app.management.groups_by_id(reach, parent.into_iter().collect()).await?;
     let is_filtered = query.filled("q").is_some() || parent.is_some();
-    let total = (!is_filtered && reach.group.is_none()).then_some(viewer.funds.groups);
-    let shown = Shown { rows: items.len(), total, next: next.map(|next| next.to_string()), is_filtered };
+    let Found { found, next } = match (query.filled("q"), parent) {
+        (Some(text), _) => app.management.find_groups(reach, text, after, ROWS_ON_PAGE).await?,
+        (None, Some(parent)) => children_in(&app, reach, parent, after).await?,
+        (None, None) => app.management.top_groups(reach, after, ROWS_ON_PAGE).await?,
+    };
+    let children = app.management.children_of(reach.account, &found).await?;
+    let all: Vec<Group> = if is_filtered {
+        found.clone()
+    } else {
+        let below = children.values().filter_map(|children| children.groups.as_deref()).flatten();
+        found.iter().chain(below).cloned().collect()
+    };
+    let reached = app.management.reached_limits(reach, &[], &all).await?;
+    let parents = app.management.groups_by_id(reach, parent.into_iter().collect()).await?;
+    let zone = viewer.browser.zone();
+    let listed = Listed { reached: &reached, children: &children, zone: &zone };
+    let shown =
+        Shown { rows: found.len(), total: None, next: next.map(|next| next.to_string()), is_filtered };
     let content = html! {
         div.split {
             p.lead { "A group is a team, a course or a customer. Its keys share its limits." }
             @if viewer.is_owner() { a.button.primary href={ (PATH) "/new" } { "New group" } }
         }
-        @if items.is_empty() && !is_filtered && after.is_none() {
+        @if found.is_empty() && !is_filtered && after.is_none() {
             p.empty { "There are no groups yet. Keys work without one; in a group they share limits." }
         } @else {
             form.filters method="get" action=(PATH) role="search" {
@@ -97,49 +100,94 @@ pub(crate) async fn list(
                 label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Name, external id or id" autocomplete="off"; }
                 button { "Apply" }
             }
-            (table(&tree(&items), &reached, &children))
+            @if is_filtered { (flat_table(&found, listed, parent)) } @else { (tree(&found, listed)) }
         }
         (pagination.links(PATH, &query, &shown))
     };
     Ok(page(&viewer, Section::Groups, "Groups", &content))
 }
 
-/// Returns groups in their order, each followed by its listed child groups. The flag marks a group below its parent.
-fn tree<'a>(groups: &'a [Group]) -> Vec<(&'a Group, bool)> {
-    let has = |id: GroupId| groups.iter().any(|group| group.id == id);
-    let tops = groups.iter().filter(|group| !group.spend.parent.is_some_and(has));
-    let with_children = |top: &'a Group| {
-        let children = groups.iter().filter(|group| group.spend.parent == Some(top.id));
-        std::iter::once((top, false)).chain(children.map(|child| (child, true)))
+/// Reads a page of the child groups of a group.
+async fn children_in(
+    app: &App,
+    reach: AccountReach,
+    parent: GroupId,
+    after: Option<GroupId>,
+) -> Result<Found<Group, GroupId>, Failure> {
+    let filter = GroupFilter { parent: Some(parent), within: reach.group, ..GroupFilter::default() };
+    let listing = Listing { after, order: Order::Descending, filter, limit: ROWS_ON_PAGE };
+    let Page { items, has_more } = app.management.list::<Group>(reach.account, &listing).await?;
+    let next = items.last().filter(|_| has_more).map(|last| last.id);
+    Ok(Found { found: items, next })
+}
+
+/// How a row shows its group's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the top of a tree, with a box that shows the child groups.
+    Top,
+    /// Below its parent.
+    Below,
+    /// In a list, with the name of its parent.
+    Flat,
+    /// In a list of groups with the same parent.
+    Sibling,
+}
+
+/// What rows show of listed groups.
+#[derive(Clone, Copy)]
+struct Listed<'a> {
+    reached: &'a ReachedLimits,
+    children: &'a HashMap<GroupId, Children>,
+    /// Time zone of the reader.
+    zone: &'a Zone,
+}
+
+/// Renders groups, each with its child groups folded below it.
+fn tree(groups: &[Group], listed: Listed<'_>) -> Markup {
+    let with_children = |group: &Group| {
+        let children = listed.children.get(&group.id);
+        let below = children.and_then(|children| children.groups.as_deref()).unwrap_or_default();
+        let below = below.iter().map(|child| row(child, Place::Below, listed));
+        std::iter::once(row(group, Place::Top, listed)).chain(below).collect()
     };
-    tops.flat_map(with_children).collect()
+    heading().trees(groups.iter().map(with_children))
 }
 
-fn table(
-    groups: &[(&Group, bool)],
-    reached: &ReachedLimits,
-    children: &HashMap<GroupId, Children>,
-) -> Markup {
+/// Renders groups as a list. `parent` is the parent of all of them, if they have the same.
+fn flat_table(groups: &[Group], listed: Listed<'_>, parent: Option<GroupId>) -> Markup {
+    let place = if parent.is_some() { Place::Sibling } else { Place::Flat };
+    heading().rows(groups.iter().map(|group| row(group, place, listed)))
+}
+
+fn heading() -> Table {
     let columns = [
-        ("Name", ""),
-        ("Limits", "wide-only wraps"),
-        ("Usage", "wide-only limit"),
-        ("Total spend", "n"),
-        ("Keys", "n wide-only"),
-        ("Created", "wide-only"),
+        Column::from(("Name", "")),
+        Column::from(("Limits", "wide-only")),
+        Column::from(("Usage", "wide-only limit")),
+        Column::new("Total spend", "n").hint("Including subgroups"),
+        Column::new("Keys", "n wide-only").hint("Including subgroups"),
+        Column::from(("Created", "wide-only")),
     ];
-    let row = |(group, is_below): &(&Group, bool)| row(group, *is_below, reached, children.get(&group.id));
-    Table::new("Groups", columns)
-        .or(html! { "No groups match. " a href=(PATH) { "Clear filters" } })
-        .rows(groups.iter().map(row))
+    Table::new("Groups", columns).or(html! { "No groups match. " a href=(PATH) { "Clear filters" } })
 }
 
-fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<&Children>) -> Row {
-    let parent = reached.parent_of(group).filter(|_| !is_below);
-    let bounds = words::bounds(&group.spend.budget, &[], reached.now());
+fn row(group: &Group, place: Place, listed: Listed<'_>) -> Row {
+    let (reached, children) = (listed.reached, listed.children.get(&group.id));
+    let parent = reached.parent_of(group).filter(|_| place == Place::Flat);
+    let bounds = words::bounds(&group.spend.budget, &[], reached.now(), listed.zone);
     let limits = reached.limits(Holder::Group(group.id), &group.spend.budget);
+    let folded = children.filter(|_| place == Place::Top);
     let name = html! {
+        @match folded {
+            Some(children) if children.groups.is_some() => (fold(&format!("Show {} of {}", subgroups(children.number), name_of(group)))),
+            Some(_) | None => {},
+        }
         a href=(path(group)) { bdi { (name_of(group)) } } " " (badges(group, reached))
+        @if let Some(Children { number, groups }) = folded {
+            @if groups.is_some() { span.quiet.number title=(subgroups(*number)) { (count(*number)) } }
+            @else { a.number href={ (PATH) "?parent=" (group.id.to_string()) } { "All " (subgroups(*number)) } }
+        }
         @if let Some(parent) = parent { p.under { "in " bdi { (name_of(parent)) } } }
         p.narrow-only { (bounds) " " (keys_in(group, children)) }
     };
@@ -147,16 +195,21 @@ fn row(group: &Group, is_below: bool, reached: &ReachedLimits, children: Option<
         (aligned(group.spend.budget.used))
         @if !limits.is_empty() { p.narrow-only.limit { (tightest(&limits)) } }
     };
+    let keys = match children.map(Children::keys) {
+        None => count(group.keys),
+        Some(Some(keys)) => count(group.keys.saturating_add(keys)),
+        Some(None) => format!("{}+", count(group.keys)),
+    };
     Row::new([
         name,
-        html! { @if bounds.is_empty() { span.quiet { "no limit" } } @else { (bounds) } },
+        html! { @if bounds.is_empty() { span.quiet { "no limit" } } @else { span.cut title=(bounds) { (bounds) } } },
         html! { (tightest(&limits)) },
         spend,
-        html! { (count(group.keys)) @if let Some(children) = children { p.under { (in_children(children)) } } },
+        html! { span title=(keys_in(group, children)) { (keys) } },
         time(group.created_at),
     ])
     .class("gone", group.spend.archived_at.is_some())
-    .class("below", is_below)
+    .class("below", place == Place::Below)
 }
 
 pub(super) fn path(group: &Group) -> String {
@@ -166,15 +219,16 @@ pub(super) fn path(group: &Group) -> String {
 /// Counts the keys in a group and in its child groups: `1 key, 6 in 3 subgroups`.
 pub(super) fn keys_in(group: &Group, children: Option<&Children>) -> String {
     let own = if group.keys == 1 { "1 key".into() } else { format!("{} keys", count(group.keys)) };
-    children.map_or_else(|| own.clone(), |children| format!("{own}, {}", in_children(children)))
+    let Some(children) = children else { return own };
+    let groups = subgroups(children.number);
+    match children.keys() {
+        Some(keys) => format!("{own}, {} in {groups}", count(keys)),
+        None => format!("{own}, more in {groups}"),
+    }
 }
 
-fn in_children(Children { groups, keys }: &Children) -> String {
-    let groups = if *groups == 1 { "1 subgroup".into() } else { format!("{} subgroups", count(*groups)) };
-    match keys {
-        Some(keys) => format!("{} in {groups}", count(*keys)),
-        None => format!("more in {groups}"),
-    }
+fn subgroups(number: u64) -> String {
+    if number == 1 { "1 subgroup".into() } else { format!("{} subgroups", count(number)) }
 }
 
 fn badges(group: &Group, reached: &ReachedLimits) -> Markup {
@@ -189,9 +243,9 @@ pub(crate) async fn show(
     ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (reach, today) = (viewer.reach(), app.management.today());
+    let (reach, today) = (viewer.reach(), viewer.today(&app));
     let (here, query) = (path(&group), query(&request));
-    let view = SpendView::of(&query, SpendScope::Group(group.id), today);
+    let view = SpendView::of(&query, SpendScope::Group(group.id), &today);
     let report = view.read(&app, reach).await?;
     let (limits, children) = bounds(&app, &viewer, &group).await?;
     let trouble = app.management.trouble(AccountReach { group: Some(group.id), ..reach }).await?;
@@ -199,7 +253,7 @@ pub(crate) async fn show(
         (limits)
         (trouble::strip(&viewer, &trouble, app.management.now(), None))
         (view.range.choice(&app, &here, &query))
-        (view.tiles(&report, today, None))
+        (view.tiles(&report, today.day, None))
         (view.card(&app, reach, PageAddress { path: &here, query: &query }, &report).await?)
         (children)
         (keys_of(&app, &viewer, &group, &view).await?)
@@ -232,14 +286,17 @@ pub(crate) async fn requests(
 /// Shows commands to paste that use a key of the group.
 pub(crate) async fn use_it(
     ObjectPage { app, viewer, object: group, .. }: ObjectPage<Group, KeysViewer>,
+    request: Request,
 ) -> Result<Response, Failure> {
     let reached = [group];
     let limits = app.management.reached_limits(viewer.reach(), &[], &reached).await?;
     let [group] = &reached;
-    let model = key::first_model(&app, &lists(group, limits.parent_of(group)));
+    let models = first_steps::models(&app.catalog.get(), &lists(group, limits.parent_of(group)));
+    let (path, query) = (format!("{}/use", path(group)), query(&request));
+    let address = PageAddress { path: &path, query: &query };
     let content = html! {
         p.lead { "These commands work with any key of this group." }
-        (first_steps::commands_of_known_key(&viewer.browser.base(), &model))
+        (first_steps::commands_of_known_key(&viewer.browser.base(), &models, address))
     };
     Ok(tabbed(group).show(&viewer, Tab::UseIt, &content))
 }
@@ -254,9 +311,8 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
     let reached = [std::slice::from_ref(group), &children].concat();
     let reached = app.management.reached_limits(viewer.reach(), &[], &reached).await?;
     let sums = app.management.children_of(account, std::slice::from_ref(group)).await?;
-    let parent = reached.parent_of(group);
-    let children: Vec<_> = children.iter().map(|child| (child, true)).collect();
-    let bounds = words::bounds(&group.spend.budget, parent.as_slice(), reached.now());
+    let (parent, zone) = (reached.parent_of(group), viewer.browser.zone());
+    let bounds = words::bounds(&group.spend.budget, parent.as_slice(), reached.now(), &zone);
     let models = words::unknown_models(&lists(group, parent), &app.catalog.get().ids(), "its keys");
     let limits = html! {
         p.lead { (badges(group, &reached)) " " (keys_in(group, sums.get(&group.id))) " · created " (time(group.created_at))
@@ -268,7 +324,7 @@ async fn bounds(app: &App, viewer: &Viewer, group: &Group) -> Result<(Markup, Ma
         (gauge(viewer, Holder::Group(group.id), &group.spend.budget, parent.as_slice(), &reached, is_archived))
     };
     let children = html! {
-        @if !children.is_empty() { h2 { "Subgroups" } (table(&children, &reached, &HashMap::new())) }
+        @if !children.is_empty() { h2 { "Subgroups" } (flat_table(&children, Listed { reached: &reached, children: &HashMap::new(), zone: &zone }, Some(group.id))) }
         @if has_more { p { a href={ (PATH) "?parent=" (group.id.to_string()) } { "All subgroups" } } }
     };
     Ok((limits, children))
@@ -289,6 +345,10 @@ async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) ->
     let (range, list) = (view.range.title(), None);
     let columns = KeyColumns { charged: Some((range.as_str(), &charged)), list };
     let table = keys::table(viewer, &found.found, &reached, app.management.now(), &columns);
+    let whole = found.next.is_some().then(|| WholeList {
+        filters: Fields::of([("group", group.id.to_string())]),
+        total: Some(group.keys),
+    });
     let may_add = viewer.keeps_keys() && group.spend.archived_at.is_none();
     Ok(html! {
         div.split {
@@ -296,7 +356,7 @@ async fn keys_of(app: &App, viewer: &Viewer, group: &Group, view: &SpendView) ->
             @if may_add { a.button href={ (KEYS) "/new?group=" (group.id.to_string()) } { "New API key" } }
         }
         @if found.found.is_empty() { p.empty { "There are no API keys directly in this group." } }
-        @else { (many_keys::form(viewer, &table)) }
+        @else { (many_keys::form(viewer, &table, whole.as_ref())) }
         @if found.next.is_some() {
             p { a href={ (KEYS) "?group=" (group.id.to_string()) } { "All " (count(group.keys)) " keys" } }
         }
@@ -309,20 +369,19 @@ mod tests {
     use shared::time::Timestamp;
 
     #[test]
-    fn groups_stand_below_the_group_that_they_are_in() {
-        let group = |number: u8, parent: Option<u8>| {
+    fn keys_are_counted_with_those_in_subgroups() {
+        let group = |number: u8, keys| {
             let at = Timestamp::from_millis(0);
-            let id = |number| GroupId::new(at, [number; 10]);
-            let mut group = Group::new(id(number), at);
-            group.spend.parent = parent.map(id);
+            let mut group = Group::new(GroupId::new(at, [number; 10]), at);
+            group.keys = keys;
             group
         };
-        let groups =
-            [group(4, Some(1)), group(3, None), group(2, Some(9)), group(1, None), group(0, Some(1))];
-        let shown = tree(&groups).into_iter().map(|(group, is_below)| {
-            (groups.iter().position(|other| other.id == group.id).unwrap(), is_below)
-        });
-        let expected = [(1, false), (2, false), (3, false), (0, true), (4, true)];
-        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        let says = |keys, below: Option<Vec<Group>>| {
+            let children = Children { number: 2, groups: below };
+            keys_in(&group(1, keys), Some(&children))
+        };
+        assert_eq!(keys_in(&group(1, 1), None), "1 key");
+        assert_eq!(says(1, Some(vec![group(2, 2), group(3, 4)])), "1 key, 6 in 2 subgroups");
+        assert_eq!(says(0, None), "0 keys, more in 2 subgroups");
     }
 }

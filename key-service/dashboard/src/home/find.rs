@@ -1,4 +1,4 @@
-//! Search from any page: finds keys, groups, members, generations, requests and events of the account.
+//! Search from any page: finds keys, groups, members, models, deposits, generations, requests and events of the account.
 
 use axum::{
     extract::{Request, State},
@@ -10,8 +10,7 @@ use shared::ids::{EventId, GenerationId, GroupId, KeyId, MemberId, RequestId};
 use crate::{api_keys::search, events};
 use domain::{
     access::{Effect, Subject},
-    ledger::MOST_LEAD,
-    usage::Day,
+    ledger::{Deposited, MOST_LEAD},
 };
 use key_service_management::reading::KeySearch;
 use key_service_page::{
@@ -22,12 +21,16 @@ use key_service_page::{
     notice,
     paths::{ACTIVITY, GROUPS, KEYS},
     session::{Act, KeysViewer, Viewer},
-    show::{name_of, or_unnamed, scrolled_table},
+    show::{name_of, or_unnamed, scrolled_table, time, usd},
+    zone::Zone,
 };
-use key_service_store::store::StoreError;
+use key_service_store::store::{Deposit, StoreError};
 
 /// Maximum number of matches of each kind.
 const MATCHES: usize = 10;
+
+/// Number of newest deposits that are searched.
+const DEPOSITS: usize = 1_000;
 
 /// Redirects a plaintext to its key and an id to its page, and searches names for any other text. The text goes into an
 /// address only if several names contain it. A text that matches nothing may be a secret.
@@ -66,7 +69,7 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
         return Ok(Some(format!("{ACTIVITY}?generation={generation}")));
     }
     if let Ok(request) = text.parse::<RequestId>() {
-        return Ok(Some(address_of(request)));
+        return Ok(Some(address_of(request, &viewer.browser.zone())));
     }
     let Ok(id) = text.parse::<EventId>() else { return Ok(None) };
     // The address would contain the event's number, which a lead must not learn for events outside the group.
@@ -79,9 +82,9 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
 
 /// Returns the address of the list of requests, filtered to this one. The range begins with the day of its id, allowing
 /// for a clock ahead of ours, and ends with the next day, since a request is billed when it ends.
-fn address_of(request: RequestId) -> String {
+fn address_of(request: RequestId, zone: &Zone) -> String {
     let (first, last) = (request.created_at().minus(MOST_LEAD), request.created_at());
-    format!("{ACTIVITY}?request={request}&from={}&to={}", Day::of(first), Day::of(last).plus(1))
+    format!("{ACTIVITY}?request={request}&from={}&to={}", zone.day_of(first), zone.day_of(last).plus(1))
 }
 
 /// Parses a generation id, or finds it in an answer's id. Our own Responses and Messages answers put the generation's
@@ -92,7 +95,7 @@ fn generation_of(text: &str) -> Option<GenerationId> {
     format!("{}{digits}", GenerationId::PREFIX).parse().ok()
 }
 
-/// Shows the keys, groups and members that match a text, or redirects to the only one.
+/// Shows what matches a text, or redirects to the only one.
 pub(crate) async fn show(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,
@@ -107,10 +110,39 @@ fn nothing_entered(viewer: &Viewer) -> Response {
     notice::done(viewer, KEYS, "Enter a label, a name or an id.")
 }
 
-/// Keys, groups and members that match a text.
+/// Kind, address and displayed name of a match.
+type Match = (&'static str, String, Markup);
+
+/// Finds models whose id or alias contains a text. Their requests are listed.
+fn models(app: &App, text: &str) -> Vec<Match> {
+    let catalog = app.catalog.get();
+    let text = text.to_lowercase();
+    let has = |name: &String| name.to_lowercase().contains(&text);
+    let matching = catalog.models.iter().filter(|model| has(&model.id) || model.aliases.iter().any(has));
+    let address = |id: &str| format!("{ACTIVITY}?{}", with(&Fields::default(), "model", id));
+    matching.take(MATCHES).map(|model| ("Model", address(&model.id), html! { (model.id) })).collect()
+}
+
+/// Finds deposits by their id, the id of their payment, or their note, such as an invoice's number.
+async fn deposits(app: &App, viewer: &Viewer, text: &str) -> Result<Vec<Match>, StoreError> {
+    let deposits = app.management.deposits(viewer.signed_in.account, DEPOSITS).await?;
+    let lower = text.to_lowercase();
+    let matching = deposits.iter().filter(|deposit| {
+        let Deposited { note, payment, .. } = &deposit.deposited;
+        let is_payment = payment.as_ref().is_some_and(|payment| payment.id.as_str() == text);
+        is_payment || deposit.id.to_string() == text || note.to_lowercase().contains(&lower)
+    });
+    let shown = |deposit: &Deposit| {
+        let Deposited { amount, note, .. } = &deposit.deposited;
+        let address = format!("/dashboard/credit#{}", deposit.id);
+        ("Deposit", address, html! { (usd(*amount)) " " (time(deposit.at())) " " bdi { (note) } })
+    };
+    Ok(matching.take(MATCHES).map(shown).collect())
+}
+
+/// Keys, groups, members, models and deposits that match a text.
 struct Matches {
-    /// Kind, address and displayed name of each match.
-    found: Vec<(&'static str, String, Markup)>,
+    found: Vec<Match>,
     has_more_keys: bool,
 }
 
@@ -126,7 +158,7 @@ impl Matches {
         };
         members.retain(|member| member.name.to_lowercase().contains(&text.to_lowercase()));
         members.truncate(MATCHES);
-        let mut found: Vec<(&str, String, Markup)> = Vec::new();
+        let mut found: Vec<Match> = Vec::new();
         found.extend(keys.found.iter().map(|key| {
             (
                 "API key",
@@ -143,6 +175,10 @@ impl Matches {
         found.extend(members.iter().map(|member| {
             ("Member", format!("/dashboard/members/{}", member.id), html! { bdi { (member.name) } })
         }));
+        found.extend(models(app, text));
+        if viewer.may(Effect::Read, Subject::Account).is_ok() {
+            found.extend(deposits(app, viewer, text).await?);
+        }
         Ok(Self { found, has_more_keys: keys.next.is_some() })
     }
 
@@ -153,7 +189,7 @@ impl Matches {
         }
         let content = html! {
             @if found.is_empty() {
-                p.empty { "No key, group or member has " strong { bdi { (text) } } " in its name, and it is not an id in this account." }
+                p.empty { "No key, group, member, model or deposit has " strong { bdi { (text) } } " in its name, and it is not an id in this account." }
             } @else {
                 (scrolled_table("Found", &html! {
                     th scope="col" { "Name" } th scope="col" { "Kind" }
@@ -192,7 +228,7 @@ mod tests {
     fn a_request_is_listed_by_the_days_on_which_it_may_have_been_billed() {
         let address = |at: &str| {
             let request = RequestId::new(Timestamp::parse(at).unwrap(), [7; 10]);
-            address_of(request).replace(&request.to_string(), "req_")
+            address_of(request, &Zone::utc()).replace(&request.to_string(), "req_")
         };
         let days =
             |first: &str, last: &str| format!("/dashboard/activity?request=req_&from={first}&to={last}");

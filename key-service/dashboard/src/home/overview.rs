@@ -50,9 +50,9 @@ pub(crate) async fn show(
     if let Some(group) = reach.group {
         return Ok(Redirect::to(&format!("{GROUPS}/{group}")).into_response());
     }
-    let (account, today, credit) = (viewer.signed_in.account, app.management.today(), viewer.funds.credit);
+    let (account, today, credit) = (viewer.signed_in.account, viewer.today(&app), viewer.funds.credit);
     let query = query(&request);
-    let view = SpendView::of(&query, SpendScope::Account, today);
+    let view = SpendView::of(&query, SpendScope::Account, &today);
     let report = view.read(&app, reach).await?;
     // The spend rate determines the runway on this page, and the days left that later pages show.
     viewer.days_left = app.management.spend_rate(account).await?.days_left(credit);
@@ -60,7 +60,7 @@ pub(crate) async fn show(
     let jumps = jumps::sentences(&app, reach).await?;
     let top = list::top_parts(&app, reach, &view, &query, &report).await?;
     let trouble = app.management.trouble(reach).await?;
-    let refused = app.management.refused_on(account, &view.range.days).await?;
+    let refused = app.management.refused_on(account, &view.range.summed()).await?;
     let alarms = AccountAlarms {
         webhooks: webhooks::failed(&app.management.webhooks(account).await?),
         muted: app.management.muted_alarms(account, viewer.signed_in.member.id).await?,
@@ -73,7 +73,7 @@ pub(crate) async fn show(
     let content = html! {
         (empty(credit))
         (view.range.choice(&app, HOME, &query))
-        (view.tiles(&report, today, Some(&more)))
+        (view.tiles(&report, today.day, Some(&more)))
         (runs_out(credit, viewer.days_left))
         (jumps)
         (trouble::strip(&viewer, &trouble, app.management.now(), Some(&alarms)))

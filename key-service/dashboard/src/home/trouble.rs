@@ -144,7 +144,11 @@ fn details(viewer: &Viewer, trouble: &Trouble, now: Timestamp, shown: &AlarmCoun
         html! { @if let Some(at) = key.spend.expires_at { "expires " (within(at, now)) } }
     };
     let of = |alarm, keys| if shown.has(alarm) { keys } else { &[][..] };
-    let part = |keys, what, cure| TroublePart { keys, what, cure, has_all: *has_all };
+    let part = |keys, what, cure| {
+        // Members who may not change a key's settings are not sent there.
+        let cure = if viewer.keeps_keys() { cure } else { &SEE };
+        TroublePart { keys, what, cure, has_all: *has_all }
+    };
     let limited = part(of(Alarm::OutOfBudget, limited.as_slice()), "out of budget", &RAISE);
     let ended = part(of(Alarm::StillCalled, ended), "inactive and still being called", &SEE);
     let nearly = part(of(Alarm::NearLimit, nearly), "close to a limit", &RAISE);

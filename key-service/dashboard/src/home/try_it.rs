@@ -1,18 +1,29 @@
 //! A chat in the browser through the public API, and commands for programs and agents.
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 use maud::html;
 
-use crate::api_keys::{first_steps, key};
+use crate::api_keys::first_steps;
 use key_service_page::{
     app::App,
+    form::{PageAddress, query},
     layout::{Section, hinted, page},
     session::KeysViewer,
     show::copyable,
 };
 
+/// Path of the page.
+const PATH: &str = "/dashboard/try-it";
+
 /// Shows the chat. A script sends the requests, so the dashboard never receives a key.
-pub(crate) async fn show(State(app): State<App>, KeysViewer(viewer): KeysViewer) -> Response {
+pub(crate) async fn show(
+    State(app): State<App>,
+    KeysViewer(viewer): KeysViewer,
+    request: Request,
+) -> Response {
     let content = html! {
         p.lead { "Requests go from this page to the public API and are billed to the key. The key is not stored." }
         p.note.needs-no-script { "This page needs JavaScript. Every other page works without it." }
@@ -49,7 +60,9 @@ pub(crate) async fn show(State(app): State<App>, KeysViewer(viewer): KeysViewer)
             }
         }
     };
-    let model = key::first_model(&app, &[]);
-    let content = html! { (content) (first_steps::commands_of_known_key(&viewer.browser.base(), &model)) };
+    let (models, query) = (first_steps::models(&app.catalog.get(), &[]), query(&request));
+    let address = PageAddress { path: PATH, query: &query };
+    let content =
+        html! { (content) (first_steps::commands_of_known_key(&viewer.browser.base(), &models, address)) };
     page(&viewer, Section::TryIt, "Try it", &content)
 }

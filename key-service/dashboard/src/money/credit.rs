@@ -103,7 +103,7 @@ fn table(deposits: &[&Deposit]) -> Markup {
     let row = |deposit: &&Deposit| {
         let (Deposited { amount, credit, .. }, details) = (&deposit.deposited, details(&deposit.deposited));
         Row::new([
-            html! { (time(deposit.at())) p.narrow-only { (details) } },
+            html! { span id=(deposit.id.to_string()) { (time(deposit.at())) } p.narrow-only { (details) } },
             html! { bdi title=(details) { (details) } },
             html! { (usd(*amount)) },
             html! { @match credit { Some(credit) => (usd(*credit)), None => "–" } },

@@ -31,6 +31,7 @@ use key_service_page::{
     paths::{KEYS, MARGIN},
     session::Owner,
     show::{aligned, count, glance, or_unnamed, requests, scrolled_table},
+    zone::{Today, Zone},
 };
 use key_service_ranges::range::Range;
 
@@ -50,10 +51,9 @@ pub(crate) async fn show(
     Owner(viewer): Owner,
     request: Request,
 ) -> Result<Response, Failure> {
-    let (account, today) = (viewer.signed_in.account, app.management.today());
-    let query = query(&request);
+    let (account, query) = (viewer.signed_in.account, query(&request));
     let (by, _, title) = parts_of(&query);
-    let range = Range::of(&query, today);
+    let range = Range::of(&query, &in_utc(&app));
     let Margins { parts: mut margins, total, are_largest } =
         app.management.margins(account, range.days.clone(), by).await?;
     let before = app.management.margins(account, range.before(), SpendBy::Model).await?.total;
@@ -66,6 +66,7 @@ pub(crate) async fn show(
             "Charges minus upstream costs. Only owners see this page."
         }
         (range.choice(&app, MARGIN, &query))
+        @if !viewer.browser.zone().is_utc() { p.quiet { "Upstream costs are counted by whole days in UTC." } }
         @if total.amount().is_none() {
             p.empty {
                 "No upstream cost is known for these days. Set it as " code { "[model.upstream.cost]" } " in the catalogue."
@@ -88,6 +89,11 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Margin, "Margin", &content))
 }
 
+/// Upstream costs are not counted by the hour, so the days of margins are those of UTC.
+fn in_utc(app: &App) -> Today {
+    Zone::utc().today(app.management.now())
+}
+
 /// Answers with a CSV line for each part, the largest charges first. Unknown upstream costs and margins are empty.
 pub(crate) async fn csv(
     State(app): State<App>,
@@ -96,7 +102,7 @@ pub(crate) async fn csv(
 ) -> Result<Response, Failure> {
     let (account, query) = (viewer.signed_in.account, query(&request));
     let (by, part, _) = parts_of(&query);
-    let range = Range::of(&query, app.management.today());
+    let range = Range::of(&query, &in_utc(&app));
     let mut margins = app.management.margins(account, range.days.clone(), by).await?.parts;
     sort(&mut margins);
     let groups = groups_of(&app, account, &margins).await?;
@@ -117,9 +123,10 @@ pub(crate) async fn csv(
         format!("{part},{id},{name},{requests},{tokens},{charged},{known}\r\n")
     };
     let lines: String = margins.into_iter().map(line).collect();
+    let disposition = range.attachment("margin", "csv");
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"margin.csv\""),
+        (header::CONTENT_DISPOSITION, disposition.as_str()),
     ];
     Ok((headers, format!("{HEAD}{lines}")).into_response())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{ids::GroupId, money::NanoUsd};
-use shared_catalog::{Model, Price, Rates, Tier};
+use shared_catalog::{Model, Rates, Tier};
 
 use domain::{
     group::Group,
@@ -20,7 +20,8 @@ use key_service_page::{
     layout::{Section, page},
     paths::ACTIVITY,
     session::KeysViewer,
-    show::{copyable_line, count, duration, scrolled_figures, short_count, usd},
+    show::{count, duration, short_count, usd},
+    table::{Column, Table},
 };
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
@@ -37,37 +38,71 @@ pub(crate) async fn show(
     let catalog = app.catalog.get();
     let lately = app.management.models_lately().await?;
     let keys = CountedKeys::of(&app, viewer.reach()).await?;
+    let rates = rates(&catalog.models);
     let content = html! {
         p.lead { "Models you can call, by their " code { "model" } " id. Prices are in USD per million tokens." }
-        @for model in &catalog.models { (card(model, lately.get(&model.id), &keys)) }
+        (table(&rates, keys.keys.is_empty()).body(&html! {
+            @for model in &catalog.models { (rows(model, &rates, lately.get(&model.id), &keys)) }
+        }))
     };
     Ok(page(&viewer, Section::Models, "Models", &content))
 }
 
-fn card(model: &Model, lately: Option<&UpstreamCalls>, keys: &CountedKeys) -> Markup {
+fn table(rates: &[NamedRate], has_no_keys: bool) -> Table {
+    let mut columns = vec![Column::from(("Model", "")), Column::from(("Serves", "wide-only"))];
+    columns.push(Column::new("Context", "n wide-only").hint("Maximum tokens of prompt and output together"));
+    columns.push(Column::new("Max output", "n wide-only").hint("Maximum tokens of output"));
+    columns.extend(rates.iter().map(|(name, hint, _)| Column::new(*name, classes(name)).hint(hint)));
+    columns
+        .push(Column::new("Last two hours", "wide-only").hint("Median time to the first token of a stream"));
+    columns.extend(
+        (!has_no_keys).then(|| Column::new("Keys", "n wide-only").hint("Active keys that may call it")),
+    );
+    Table::new("Models", columns)
+}
+
+/// Renders a model's row, and a row for each step of its prices.
+fn rows(model: &Model, rates: &[NamedRate], lately: Option<&UpstreamCalls>, keys: &CountedKeys) -> Markup {
+    let prices = |of: &Rates| {
+        html! { @for (name, _, rate) in rates { td class=(classes(name)) { (usd(rate(of))) } } }
+    };
     html! {
-        section.card {
-            div.split {
-                h2 { (model.id) }
-                a href={ (ACTIVITY) "?" (with(&Fields::default(), "model", &model.id)) } { "Requests" }
+        tr {
+            th scope="row" {
+                a href={ (ACTIVITY) "?" (with(&Fields::default(), "model", &model.id)) } title="Requests of this model" { bdi { (model.id) } }
+                @if !model.aliases.is_empty() { p.under { "also " (model.aliases.join(", ")) } }
+                p.narrow-only { (serves(model)) " · " (short_count(model.context_window)) " context · " (in_short(lately)) }
             }
-            (copyable_line("Id", &model.id))
-            p.quiet {
-                (serves(model)) " · " span title=(count(model.context_window)) { (short_count(model.context_window)) } " tokens of context"
-                @if model.serves.chat { " · up to " (count(model.max_output_tokens)) " tokens of output" }
-                @if !model.aliases.is_empty() { " · also called " (model.aliases.join(", ")) }
-            }
-            p { (answers(lately)) @if let Some(allowed) = keys.allowed(&model.id) { " " (allowed) } }
-            (scrolled_figures(&format!("Prices of {}", model.id), &html! {
-                th scope="col" { "Tokens" } th.n scope="col" { "Per million" }
-                @for Tier { above, .. } in &model.price.tiers { th.n scope="col" { "Prompts above " (short_count(*above)) } }
-            }, &html! {
-                @for (name, rate) in rates(&model.price) {
-                    tr { th scope="row" { (name) } td.n { (usd(rate(&model.price.base))) }
-                        @for Tier { rates, .. } in &model.price.tiers { td.n { (usd(rate(rates))) } } }
-                }
-            }))
+            td.wide-only { (serves(model)) }
+            td.n.wide-only title=(count(model.context_window)) { (short_tokens(model.context_window)) }
+            td.n.wide-only { @if model.serves.chat { span title=(count(model.max_output_tokens)) { (short_tokens(model.max_output_tokens)) } } @else { span.quiet { "–" } } }
+            (prices(&model.price.base))
+            td.wide-only title=(answers(lately)) { (in_short(lately)) }
+            @if let Some((may, says)) = keys.allowed(&model.id) { td.n.wide-only title=(says) { (may) } }
         }
+        @for Tier { above, rates: of } in &model.price.tiers {
+            tr.below {
+                th scope="row" { "Prompts above " (short_tokens(*above)) p.narrow-only { "of " (model.id) } }
+                td.wide-only {} td.wide-only {} td.wide-only {}
+                (prices(of))
+                td.wide-only {}
+                @if !keys.keys.is_empty() { td.wide-only {} }
+            }
+        }
+    }
+}
+
+/// Returns the classes of a rate's column. On phones only the prices of prompt and output are shown.
+fn classes(rate: &str) -> &'static str {
+    let is_main = [BASIC[0], BASIC[2]].iter().any(|(name, _, _)| *name == rate);
+    if is_main { "n" } else { "n wide-only" }
+}
+
+/// Writes a number of tokens in thousands or millions, as models are described: `200K`, `1.05M`.
+fn short_tokens(tokens: u64) -> String {
+    match tokens {
+        1_000..1_000_000 => format!("{}K", tokens / 1_000),
+        _ => short_count(tokens),
     }
 }
 
@@ -94,15 +129,17 @@ impl CountedKeys {
         Ok(Self { keys, groups, has_more: next.is_some() })
     }
 
-    /// Reports how many keys may call a model, by their own lists and their groups' lists; `None` if there are no keys.
-    fn allowed(&self, model: &str) -> Option<String> {
+    /// Counts the keys that may call a model, by their own lists and their groups' lists, and says which keys were
+    /// counted; `None` if there are no keys.
+    fn allowed(&self, model: &str) -> Option<(usize, String)> {
         let may = self.keys.iter().filter(|key| self.may_call(key, model)).count();
-        match (self.keys.len(), self.has_more) {
-            (0, _) => None,
-            (1, false) => Some(format!("Allowed for {may} of 1 active key.")),
-            (all, false) => Some(format!("Allowed for {may} of {all} active keys.")),
-            (newest, true) => Some(format!("Allowed for {may} of the newest {newest} active keys.")),
-        }
+        let says = match (self.keys.len(), self.has_more) {
+            (0, _) => return None,
+            (1, false) => format!("Allowed for {may} of 1 active key."),
+            (all, false) => format!("Allowed for {may} of {all} active keys."),
+            (newest, true) => format!("Allowed for {may} of the newest {newest} active keys."),
+        };
+        Some((may, says))
     }
 
     fn may_call(&self, key: &ApiKey, model: &str) -> bool {
@@ -131,6 +168,19 @@ fn answers(lately: Option<&UpstreamCalls>) -> String {
     format!("Answered in the last two hours{half}.")
 }
 
+/// Says in few words whether a model answers, and how fast.
+fn in_short(lately: Option<&UpstreamCalls>) -> Markup {
+    let Some(calls) = lately else { return html! { span.quiet { "no answers" } } };
+    html! {
+        span.badge.active { "answers" }
+        @match calls.first_token(50) {
+            None => {},
+            Some(ClassedTime::Within(millis)) => { " ≤ " (duration(millis)) },
+            Some(ClassedTime::Above(millis)) => { " > " (duration(millis)) },
+        }
+    }
+}
+
 /// Names the kinds of calls that a model serves.
 const fn serves(model: &Model) -> &'static str {
     match (model.serves.chat, model.serves.embeddings) {
@@ -143,29 +193,36 @@ const fn serves(model: &Model) -> &'static str {
 
 type RateOf = fn(&Rates) -> NanoUsd;
 
+/// Heading of a rate's column, its tooltip, and the rate.
+type NamedRate = (&'static str, &'static str, RateOf);
+
 /// Rates that are always shown.
-const BASIC: [(&str, RateOf); 3] = [
-    ("prompt", |rates| rates.input),
-    ("prompt from a cache", |rates| rates.cached_input),
-    ("output", |rates| rates.output),
+const BASIC: [NamedRate; 3] = [
+    ("Input", "Tokens of the prompt", |rates| rates.input),
+    ("Cached", "Tokens of the prompt that came from a cache", |rates| rates.cached_input),
+    ("Output", "Tokens of the output", |rates| rates.output),
 ];
 
-/// Rates that are shown only if they differ from prompt and output.
-const FURTHER: [(&str, RateOf); 5] = [
-    ("prompt written to the cache", |rates| rates.cache_write),
-    ("prompt written to the cache for an hour", |rates| rates.cache_write_long),
-    ("reasoning", |rates| rates.reasoning),
-    ("audio in the prompt", |rates| rates.audio_input),
-    ("audio in the output", |rates| rates.audio_output),
+/// Rates that are shown only if they differ from prompt and output for some model.
+const FURTHER: [NamedRate; 5] = [
+    ("Cache write", "Tokens of the prompt that were written to a cache", |rates| rates.cache_write),
+    ("Cache write, 1 h", "Tokens of the prompt that were written to a cache for an hour", |rates| {
+        rates.cache_write_long
+    }),
+    ("Reasoning", "Tokens of reasoning", |rates| rates.reasoning),
+    ("Audio in", "Tokens of audio in the prompt", |rates| rates.audio_input),
+    ("Audio out", "Tokens of audio in the output", |rates| rates.audio_output),
 ];
 
-/// Lists the rates to show: the basic ones, and those that differ from prompt and output in any tier.
-fn rates(price: &Price) -> impl Iterator<Item = (&'static str, RateOf)> {
-    let of_tiers = price.tiers.iter().map(|tier| tier.rates);
-    let all: Vec<Rates> = std::iter::once(price.base).chain(of_tiers).collect();
-    let differs =
-        move |rate: RateOf| all.iter().any(|rates| ![rates.input, rates.output].contains(&rate(rates)));
-    BASIC.into_iter().chain(FURTHER.into_iter().filter(move |(_, rate)| differs(*rate)))
+/// Lists the rates to show: the basic ones, and those that differ from prompt and output for some model in any tier.
+fn rates(models: &[Model]) -> Vec<NamedRate> {
+    let of_model = |model: &Model| {
+        let tiers: Vec<Rates> = model.price.tiers.iter().map(|tier| tier.rates).collect();
+        std::iter::once(model.price.base).chain(tiers)
+    };
+    let all: Vec<Rates> = models.iter().flat_map(of_model).collect();
+    let differs = |rate: RateOf| all.iter().any(|rates| ![rates.input, rates.output].contains(&rate(rates)));
+    BASIC.into_iter().chain(FURTHER.into_iter().filter(|(_, _, rate)| differs(*rate))).collect()
 }
 
 #[cfg(test)]

@@ -21,11 +21,12 @@ use key_service_page::{
     form::Fields,
     layout::{Section, hidden, page, reveals},
     notice,
-    paths::YOU,
+    paths::{HOME, YOU},
     second_factor::present_password,
     session::{Act, OwnViewer, Viewer},
     show::time,
     table::{Column, Row, Table, hidden_heading},
+    zone::Zone,
 };
 
 pub(crate) async fn show(State(app): State<App>, OwnViewer(viewer): OwnViewer) -> Result<Response, Failure> {
@@ -47,6 +48,10 @@ async fn whole(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Result<Resp
         section.card aria-labelledby="factor-heading" {
             h2 #factor-heading { "Second factor" }
             (second_factor::summary(&viewer.signed_in.member))
+        }
+        section.card aria-labelledby="zone-heading" {
+            h2 #zone-heading { "Time zone" }
+            (zones(viewer))
         }
         h2 { "Where you are signed in" }
         (table(viewer, &sessions))
@@ -83,6 +88,21 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
                 (reveals("password"))
                 div { button.primary { "Save" } }
             },
+        }
+    }
+}
+
+/// Renders the choice among all time zones. It goes to the form of the personal menu.
+fn zones(viewer: &Viewer) -> Markup {
+    let chosen = viewer.browser.zone();
+    html! {
+        p { "All pages show times, days and sums in this zone. Without a choice, it is your browser's. Limits reset in UTC, and statements cover months in UTC." }
+        form.row method="post" action={ (HOME) "/theme" } {
+            (hidden(viewer))
+            label { "Time zone" select name="zone" {
+                @for name in Zone::names() { option value=(name) selected[name == chosen.name()] { (name) } }
+            } }
+            button { "Save time zone" }
         }
     }
 }

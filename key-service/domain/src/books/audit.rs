@@ -31,8 +31,9 @@ use crate::{
     ledger::{Account, Budget, Entry, Group, GroupChain, Payer, Settlement},
 };
 
-/// Adds up the books of an account. The caller passes every journal entry in order. In between, it passes each key and
-/// group right after the last entry that the recorded balance includes. Finally it passes the account.
+/// Adds up the books of an account. The caller passes every journal entry in order. Between the entries, the caller
+/// passes each key and group, right after the last entry that the recorded balance includes. Finally, the caller passes
+/// the account.
 ///
 /// So the figures may come from different moments. Memory grows with keys and groups, not with the journal.
 #[derive(Debug)]

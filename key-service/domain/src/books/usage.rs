@@ -2,6 +2,7 @@
 
 mod counts;
 mod jump;
+mod local;
 mod packed;
 mod parts;
 mod ranking;
@@ -14,6 +15,7 @@ use shared::{money::NanoUsd, time::Timestamp, tokens::Usage};
 use self::counts::difference;
 pub use self::counts::{COUNTED, Counts, Margin, Sums};
 pub use self::jump::{Jump, SpendHistory, jump};
+pub use self::local::LocalHours;
 pub use self::parts::{
     DayTotal, GroupDay, GroupKeys, GroupPart, HOURS, HoursOfDay, PartCounts, USER_PARTS, UserDay,
     counting_groups, part_of_user,

@@ -81,7 +81,7 @@ impl PepperRecord {
         }
     }
 
-    /// Returns whether finding the first credential of a key that was created at this time proves a pepper.
+    /// Returns whether a pepper is proven if it finds the first credential of a key that was created at this time.
     pub fn is_proven_by(&self, created_at: Timestamp) -> bool {
         match self {
             Self::Unproven { since } => created_at < *since,

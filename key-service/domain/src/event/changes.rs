@@ -43,7 +43,8 @@ fn bounded(value: String) -> String {
     let cut = |begins| json(&CutValue { cut: true, bytes: value.len(), begins });
     let (mut room, mut end) = (MAX_CHANGE_BYTES - cut("").len(), 0);
     for c in value.chars() {
-        // The value is JSON without control characters. In a JSON string, only these two characters of it are escaped.
+        // The value is JSON without control characters. When the value is put into a JSON string, only these two
+        // characters are escaped.
         let written = c.len_utf8() + usize::from(matches!(c, '"' | '\\'));
         if written > room {
             break;

@@ -80,7 +80,8 @@ pub enum Command {
     Capture {
         key: KeyId,
         generation: GenerationId,
-        /// The model's id in the catalogue; an earlier hold or bill of the generation keeps its own.
+        /// The model's id in the catalogue. If the generation already has a hold or a bill, the model in that record
+        /// stays.
         model: String,
         total: Progress,
         /// Maximum charge for a generation that ran on after its stream was cut; the rest of the cost is shortfall.

@@ -184,7 +184,7 @@ pub fn passed_by_bounds(
     passed(holder, before, after, now).filter_map(|passed| passed.told(now)).collect()
 }
 
-/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier ones. A raise
+/// Finds the thresholds that usage has reached under the bounds in force now, but not under the earlier bounds. A raise
 /// among the earlier bounds counts as in force, although it may have ended since.
 fn passed<'a>(
     holder: Holder,
@@ -225,7 +225,7 @@ fn as_raised(amount: NanoUsd, raised: Option<Raise>) -> NanoUsd {
 }
 
 impl Budget {
-    /// Returns the lifetime limit with its raise, even if that has ended.
+    /// Returns the lifetime limit with its raise, even if the raise has ended.
     fn recorded_limit(&self) -> Option<NanoUsd> {
         self.limit.map(|limit| as_raised(limit, self.bounds.as_ref().and_then(|bounds| bounds.limit_raised)))
     }

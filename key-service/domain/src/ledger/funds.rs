@@ -19,8 +19,8 @@ use crate::ledger::{
     state::{Account, Group, Groups, Key, MOST_CARRIED},
 };
 
-/// The refusal of a request beyond the limit on requests in flight. One of those may end within a second, so the client
-/// is asked to retry after that.
+/// The refusal of a request beyond the limit on requests in flight. One of the running requests may end within a
+/// second, so the client is asked to retry after a second.
 pub const IN_FLIGHT: Refused = Refused::RateLimited {
     bound: RateBound::InFlight,
     retry_after: Duration::from_secs(1),
@@ -67,9 +67,9 @@ impl Funds {
         Claim { chargeable: total.cost, total, estimated, ending, at: self.bills_at() }
     }
 
-    /// Returns the time of the next bill. It is never before the last bill, so that sorting by time keeps the journal's
-    /// order, and never before the windows that count it, which a fast clock may have started. Times of a clock that
-    /// was far ahead are ignored.
+    /// Returns the time of the next bill. This time is never before the last bill, so that sorting by time keeps the
+    /// journal's order. Nor is it before the start of a window that counts the bill, because a fast clock may have
+    /// started the window. Times of a clock that was far ahead are ignored.
     fn bills_at(&self) -> Timestamp {
         let (now, latest) = (self.now, self.now.plus(MOST_CARRIED));
         let windows = self.budgets().flat_map(|(_, budget)| budget.windows()).map(|window| window.start);

@@ -33,7 +33,7 @@ pub enum RaiseFault {
 }
 
 impl BoundsPatch {
-    /// Checks the raises in a change of this budget.
+    /// Checks the raises that this change would make to `budget`.
     pub fn judge_raises(&self, budget: &Budget, now: Timestamp) -> Result<(), BadRaise> {
         let (limit, raised) = (self.limit.unwrap_or(budget.limit), self.limit_raised.flatten());
         let windows = self.windows.iter().flatten();

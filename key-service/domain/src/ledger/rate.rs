@@ -1,9 +1,10 @@
 //! Rates: token buckets that refill evenly, and the return of tokens that a request did not use.
 //!
 //! A request first takes its maximum number of tokens and later returns what it did not use. Meanwhile the bucket
-//! refills, and the refilled tokens admit other requests. Returning those as well would let a caller save up tokens
-//! with waiting requests, so only tokens that are still missing are returned. All missing tokens refill alike,
-//! whichever request took them: one fraction per bucket ([`Missing`]) shows how much of any request is still missing.
+//! refills, and the refilled tokens admit other requests. Returning the refilled tokens as well would let a caller save
+//! up tokens with waiting requests, so only tokens that are still missing are returned. All missing tokens refill
+//! alike, whichever request took them: one fraction per bucket ([`Missing`]) shows how much of any request is still
+//! missing.
 
 use std::time::Duration;
 

@@ -1,21 +1,12 @@
 //! Suspension and closure of an account. Both are in the record that every command about money guards, so a request that
 //! begins after a suspension is refused, whichever key-service gets it.
 
-use minicbor::{Decode, Encode};
-use serde::Serialize;
-use shared::{money::NanoUsd, refusal::Refusal, time::Timestamp};
+use shared::{money::NanoUsd, time::Timestamp};
 
-use super::{command::Refused, state::Account};
-
-/// When an account was suspended, and closed after that. An account without it is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
-pub struct Standing {
-    #[n(0)]
-    pub suspended_at: Timestamp,
-    /// A closed account never opens again.
-    #[n(1)]
-    pub closed_at: Option<Timestamp>,
-}
+use super::{
+    command::Refused,
+    state::{Account, Standing},
+};
 
 /// What an account may do now, as operators see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +36,6 @@ pub enum StandingRefused {
     Active,
     /// Only an account without credit can be closed.
     HasMoney { credit: NanoUsd, held: NanoUsd },
-}
-
-impl Standing {
-    pub const fn is_closed(&self) -> bool {
-        self.closed_at.is_some()
-    }
-
-    /// Returns the refusal of an API key's requests.
-    pub const fn refusal(&self) -> Refusal {
-        if self.is_closed() { Refusal::AccountClosed } else { Refusal::AccountSuspended }
-    }
 }
 
 impl AccountStatus {

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use minicbor::{Decode, Encode};
 use serde::Serialize;
-use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
+use shared::{ids::GroupId, money::NanoUsd, refusal::Refusal, time::Timestamp};
 
 use super::{
     bounds::{BoundsPatch, Budget},
     record::{Payer, Record},
-    standing::Standing,
 };
 
 /// How far ahead of the clock a bill's time may be, so that it does not precede the previous bill.
@@ -36,6 +35,27 @@ pub struct Account {
     /// Whether the account is suspended or closed; `None` while it is active.
     #[n(5)]
     pub standing: Option<Standing>,
+}
+
+/// When an account was suspended, and closed after that. An account without it is active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
+pub struct Standing {
+    #[n(0)]
+    pub suspended_at: Timestamp,
+    /// A closed account never opens again.
+    #[n(1)]
+    pub closed_at: Option<Timestamp>,
+}
+
+impl Standing {
+    pub const fn is_closed(&self) -> bool {
+        self.closed_at.is_some()
+    }
+
+    /// Returns the refusal of an API key's requests.
+    pub const fn refusal(&self) -> Refusal {
+        if self.is_closed() { Refusal::AccountClosed } else { Refusal::AccountSuspended }
+    }
 }
 
 impl Account {

@@ -74,7 +74,7 @@ pub enum MemberRefused {
     /// The second factor was used or changed in the meantime.
     #[error("the second factor was used or changed in the meantime; try again")]
     SecondFactorChanged,
-    /// The link is unknown, used or expired, or a newer link or a new password replaced it.
+    /// The link is unknown, used or expired, or has been replaced by a newer link or a new password.
     #[error("this sign-in link was used or has expired")]
     LinkGone,
     /// There were too many attempts with this name or from this address.

@@ -11,12 +11,12 @@ use shared::{
 };
 use shared_door::http::ok;
 
-use super::caller::{OfAccount, OperatorCaller};
 use crate::{
     api::Api,
     body,
     error::read_error,
     listing,
+    operator_caller::{OfAccount, OperatorCaller},
     query::{self, Filtered, Query, external_id, invalid},
 };
 use domain::{

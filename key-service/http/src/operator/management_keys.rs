@@ -20,11 +20,11 @@ use shared::{
 };
 use shared_door::http::ok;
 
-use super::caller::OfAccount;
 use crate::{
     api::Api,
     body::{self, IDEMPOTENT_REPLAYED},
     listing,
+    operator_caller::OfAccount,
     parts::PathId,
     query::{self, Filtered, Query},
 };

@@ -22,11 +22,11 @@ use shared_door::{
     serve::OverTls,
 };
 
-use super::caller::OfAccount;
 use crate::{
     api::Api,
     body::{self, IDEMPOTENT_REPLAYED},
     listing,
+    operator_caller::OfAccount,
     parts::PathId,
     query::{self, Filtered, Query},
 };

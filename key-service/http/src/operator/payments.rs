@@ -12,12 +12,12 @@ use shared::{
 };
 use shared_door::http::ok;
 
-use super::caller::OfAccount;
 use crate::{
     api::Api,
     body, listing,
+    nouns::payments::{MoneyDraft, answer},
+    operator_caller::OfAccount,
     parts::PathId,
-    payments::{MoneyDraft, answer},
     query::{self, Filtered, Query},
 };
 use key_service_management::Error;

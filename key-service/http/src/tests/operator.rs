@@ -225,6 +225,7 @@ async fn an_account_is_made_once_for_each_external_id() {
     let expected = json!({
         "id": made.json["id"], "object": "account", "name": "Nantes", "external_id": "cus/7 ü", "credit": 0,
         "held": 0, "keys": 0, "groups": 0, "metadata": {"plan": "gold"}, "created_at": "2026-11-20T02:11:05Z",
+        "status": "active", "suspended_at": null, "suspended_reason": null, "closed_at": null,
     });
     assert_eq!(made.json, expected);
     let other = json!({"name": "Other", "external_id": "cus/7 ü", "metadata": {"plan": "none"}});

@@ -10,7 +10,8 @@ pub(crate) struct Commands<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// Takes at most `most` commands after the first `done`. Every call keeps a part, which may be empty.
+/// Skips the first `done` commands of all calls, and takes at most `most` of the following commands. The result has one
+/// part for every call, even if that part is empty.
 pub(crate) fn part<'a>(calls: &[Commands<'a>], mut done: usize, mut most: usize) -> Vec<Commands<'a>> {
     let of_call = |Commands { all, now }: &Commands<'a>| {
         let (skipped, rest) = all.split_at(done.min(all.len()));

@@ -67,7 +67,7 @@ impl<'a> Change<'a> {
         Ok(self.view.look(&names::account())?.map(|account| account.money))
     }
 
-    /// Returns the time from which a window counts if it is set now.
+    /// Returns the time from which a window counts if the window is set now.
     pub fn windows_begin(&mut self, now: Timestamp) -> Result<Timestamp, Unreadable> {
         Ok(self.account()?.map_or(now, |account| account.windows_begin(now)))
     }

@@ -1,7 +1,7 @@
 //! Housekeeping: drops those sets of an account that contain only old records.
 //!
-//! No list names the sets of an account. Instead, a record has a number for each kind of set: the sets of all parts
-//! below it have been dropped. It starts with the part that contains the account's creation.
+//! No list names the sets of an account. Instead, a record has the number of a part for each kind of set: the sets of
+//! all lower parts have been dropped. At first, this is the part that contains the account's creation.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,8 @@ const MOST_DROPS: usize = 100;
 /// Maximum number of parts of the generations that are kept because of open holds. If there are more, this and later
 /// parts are not dropped until there is room.
 const MOST_HELD_PARTS: usize = 100;
-/// Maximum number of open holds to read. As long as an account has more, none of its generations are dropped.
+/// Maximum number of open holds to read. As long as an account has more open holds, none of its generations are
+/// dropped.
 const MOST_HOLDS: usize = 100_000;
 /// Maximum number of attempts at a commit. An attempt fails if the account is spending at the same time.
 const MOST_ATTEMPTS: u32 = 3;

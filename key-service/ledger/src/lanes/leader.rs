@@ -43,10 +43,10 @@ use crate::{
 
 /// Maximum number of copies of an account's records.
 const MOST_COPIES: usize = 32_768;
-/// Maximum number of attempts at a commit. Competing processes take turns, so they need fewer.
+/// Maximum number of attempts at a commit. Competing processes take turns, so they need fewer attempts.
 const MOST_ATTEMPTS: u32 = 1_000;
 /// Commands whose commits keep losing to other processes are given up after this time. Otherwise their gateway would
-/// soon send them to another key-service too, which would then compete for the same account.
+/// soon send them to another key-service too, and that key-service would then compete for the same account.
 const COMMANDS_GIVEN_UP_AFTER: Duration = Duration::from_millis(400);
 /// Other changes whose commits keep losing are given up after this time.
 const CHANGE_GIVEN_UP_AFTER: Duration = Duration::from_secs(2);
@@ -346,8 +346,8 @@ fn take_over(view: &mut View, present: Vec<(usize, Option<Record>)>) {
     view.replace(present);
 }
 
-/// Returns which failures the effect of a command must survive before it is answered. A refused command waits as well,
-/// because an earlier attempt may have had the effect.
+/// Returns which failures the state must survive before the command is answered. A refused command also waits until the
+/// state is durable, because an earlier attempt at the same command may have been applied.
 const fn durability(command: &Command) -> Durability {
     match command {
         Command::Deposit { .. }

@@ -22,8 +22,8 @@ pub struct AccountProfile {
     pub groups: u64,
 }
 
-/// The account that has a name. Space `accounts/…`, set `account names`, name: the account's name. It is written before
-/// the account's own records. The first of these is the profile.
+/// The account that has a name. Space `accounts/…`, set `account names`, name: the account's name. This record is
+/// written before the account's own records, of which the profile is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountName {
     #[n(0)]

@@ -49,8 +49,9 @@ pub struct HolderRecord {
     pub listed_at: Timestamp,
 }
 
-/// An account's restores from backups, and the losses in stores from which the account was copied. After each of them,
-/// exported entries and events get new, higher numbers. Redis itself records its own losses. Set `house`, name `n`.
+/// An account's restores from backups, and the losses in stores from which the account was copied. After each restore
+/// or loss, exported entries and events get new, higher numbers. Redis itself records its own losses. Set `house`, name
+/// `n`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Restores {
     /// Number of the first entry of the journal after each restore.

@@ -40,7 +40,7 @@ pub struct Rotated {
     pub digest: Digest,
 }
 
-/// Owner of a credential. Space `credentials/…` that the digest selects, set `credentials`, name: the digest.
+/// Owner of a credential. Space `credentials/…`, which the digest selects; set `credentials`, name: the digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Credential {
     #[n(0)]

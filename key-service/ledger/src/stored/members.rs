@@ -51,8 +51,8 @@ pub struct ExpiringValue {
     pub value: String,
 }
 
-/// The latest link of a member, which replaced the link before. It may have been used or have expired. Set `expiring`,
-/// name `m` and the member's id.
+/// The latest link of a member, which replaced the previous link. The latest link may have been used or have expired.
+/// Set `expiring`, name `m` and the member's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct LatestLink {
     #[n(0)]

@@ -14,11 +14,10 @@ use shared::{
     wire::{MAX_GRACE_SECONDS, OperatorScope},
 };
 
-use crate::{management::Management, members::SignedIn};
+use crate::management::Management;
 use domain::{
     access::{OperatorForbidden, OperatorRights},
     event::Actor,
-    member::MemberRefused,
 };
 use key_service_credentials::Identified;
 use key_service_store::store::{
@@ -126,18 +125,6 @@ impl Management {
         let used = Principal::OperatorKey(operators(), key.id);
         self.last_uses.note(&self.store, used, key.last_used_at, now.to_whole_seconds());
         Ok(key)
-    }
-
-    /// Checks a fresh code of an operator's second factor. A code works once.
-    pub async fn confirm_operator(
-        &self,
-        operator: &SignedIn,
-        code: &str,
-    ) -> Result<(), Error<MemberRefused>> {
-        if operator.member.second_factor.is_none() {
-            return Err(Error::Refused(MemberRefused::NoSecondFactor));
-        }
-        self.accept_code(operator.account, &operator.member, code, Some).await
     }
 
     /// Creates an operator key and returns the plaintext, which cannot be recovered later.

@@ -57,6 +57,18 @@ impl Management {
         self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
     }
 
+    /// Checks a fresh code of an operator's second factor. A code works once.
+    pub async fn confirm_operator(
+        &self,
+        operator: &SignedIn,
+        code: &str,
+    ) -> Result<(), Error<MemberRefused>> {
+        if operator.member.second_factor.is_none() {
+            return Err(Error::Refused(MemberRefused::NoSecondFactor));
+        }
+        self.accept_code(operator.account, &operator.member, code, Some).await
+    }
+
     /// Finds the running session of an operator. A member's token is refused.
     pub async fn operator_session(&self, token: &Token) -> Result<Option<SignedIn>, StoreError> {
         if token.is_operators() { self.session_of(token).await } else { Ok(None) }

@@ -77,7 +77,7 @@ pub struct SignInClient<'a> {
     pub agent: &'a str,
     /// Network address; empty if it is unknown.
     pub address: &'a str,
-    /// Marks in the browser, from all members who signed in there.
+    /// The marks that this browser keeps, one for each member who has signed in there.
     pub known: &'a [String],
 }
 

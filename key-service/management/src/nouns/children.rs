@@ -1,6 +1,6 @@
-//! Groups for the list: searched by words, with sums over their child groups.
+//! Groups for the list: the top level with child groups and their sums, and a search by words.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 use shared::ids::{AccountId, GroupId};
 
@@ -14,16 +14,22 @@ use key_service_store::store::{
     search::{READ_AT_ONCE, Scan},
 };
 
-/// Maximum number of child groups read for a page: about ten milliseconds of work.
-const CHILDREN_READ: usize = 500;
+/// Maximum number of child groups read for a page: a few milliseconds of work, and about 10 kB.
+const CHILDREN_READ: usize = 200;
 
 /// The child groups of a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Children {
-    pub groups: u64,
-    /// Number of keys in the child groups, including revoked ones; `None` if there are too many groups to read for a
-    /// page.
-    pub keys: Option<u64>,
+    pub number: u64,
+    /// The groups, newest first; `None` if there are too many to read for a page.
+    pub groups: Option<Vec<Group>>,
+}
+
+impl Children {
+    /// Returns the number of keys in the child groups, including revoked ones, if it is known.
+    pub fn keys(&self) -> Option<u64> {
+        self.groups.as_ref().map(|groups| groups.iter().map(|group| group.keys).sum())
+    }
 }
 
 impl Management {
@@ -41,16 +47,39 @@ impl Management {
             if ids.is_empty() {
                 continue;
             }
-            let keys = if ids.len() <= left {
+            let groups = if ids.len() <= left {
                 left -= ids.len();
-                let found = self.store.groups_by_id(account, &ids).await?;
-                Some(found.iter().map(|child| child.keys).sum())
+                let mut found = self.store.groups_by_id(account, &ids).await?;
+                found.sort_by_key(|child| Reverse(child.id));
+                Some(found)
             } else {
                 None
             };
-            children.insert(group.id, Children { groups: ids.len() as u64, keys });
+            children.insert(group.id, Children { number: ids.len() as u64, groups });
         }
         Ok(children)
+    }
+
+    /// Lists the groups at the top of what the caller reaches, newest first: groups without a parent, or only the
+    /// group that the caller is limited to. A page may end before it is full.
+    pub async fn top_groups(
+        &self,
+        reach: AccountReach,
+        after: Option<GroupId>,
+        limit: usize,
+    ) -> Result<Found<Group, GroupId>, StoreError> {
+        let _permit = self.read_permit(reach.account).await?;
+        if let Some(own) = reach.group {
+            return Ok(Found { found: self.store.groups_by_id(reach.account, &[own]).await?, next: None });
+        }
+        let mut scan = Scan::new(after, limit);
+        while scan.goes_on() {
+            let page = GroupPage { after: scan.place(), order: Order::Descending, limit: READ_AT_ONCE };
+            let groups = self.store.groups(reach.account, page).await?;
+            let is_top = |group: Group| group.spend.parent.is_none().then_some(group);
+            scan.add(groups.into_iter().map(|group| (group.id, is_top(group))), READ_AT_ONCE);
+        }
+        Ok(scan.page())
     }
 
     /// Finds groups within reach whose name, external id or id contains all these words, ignoring case, newest first. A

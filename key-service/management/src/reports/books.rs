@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use futures_util::future::try_join;
 use shared::ids::{AccountId, KeyId};
 
-use crate::management::Management;
+use crate::{management::Management, reports::local_days::LocalDays};
 use domain::{audit::Audit, sequence::Sequence, usage::Day};
 use key_service_store::store::{Hour, JournalEntry, JournalPage, REFUSED_KEPT_DAYS, StoreError, UsageLine};
 
@@ -89,13 +89,18 @@ impl Management {
     pub async fn refused_on(
         &self,
         account: AccountId,
-        days: &RangeInclusive<Day>,
+        LocalDays { days, hours }: &LocalDays,
     ) -> Result<Option<u64>, StoreError> {
         if *days.start() < self.today().plus(1 - REFUSED_KEPT_DAYS) {
             return Ok(None);
         }
-        let hours = Hour::in_day(*days.start(), 0)..=Hour::in_day(*days.end(), 23);
-        let reasons = self.store.refused(account, hours, None).await?;
+        let utc = hours.utc_days(days);
+        let utc = (Hour::in_day(*utc.start(), 0).0..=Hour::in_day(*utc.end(), 23).0).map(Hour);
+        let is_wanted = |hour: &Hour| days.contains(&hours.of(*hour).day());
+        let mut wanted = utc.filter(is_wanted);
+        let Some(first) = wanted.next() else { return Ok(Some(0)) };
+        let last = wanted.next_back().unwrap_or(first);
+        let reasons = self.store.refused(account, first..=last, None).await?;
         Ok(Some(reasons.into_iter().fold(0, |sum, (_, count)| sum.saturating_add(count))))
     }
 

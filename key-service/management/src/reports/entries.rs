@@ -1,6 +1,6 @@
 //! Sums over the requests that a search finds.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use shared::{
     ids::{AccountId, GroupId, KeyId},
@@ -15,69 +15,117 @@ use crate::{
 use domain::{
     ledger::Payer,
     search::EntrySearch,
-    usage::{Day, HoursOfDay, PartCounts, Sums, part_of_user},
+    usage::{Day, Hour, HoursOfDay, PartCounts, Sums, part_of_user},
 };
-use key_service_store::store::{OtherSums, StoreError};
+use key_service_store::store::{AccountDay, OtherSums, StoreError, UsageLine};
+
+const HOUR_MILLIS: i64 = 3_600_000;
 
 /// The sums of a search's entries.
 #[derive(Clone, Debug)]
 pub struct EntrySums {
-    /// The days that are summed: the search's days, or the last [`DAYS`]; at most [`MAX_DAYS`].
-    pub days: RangeInclusive<Day>,
+    /// When the summed period begins: with the search, or [`DAYS`] before its end, and at most [`MAX_DAYS`].
+    pub begins: Timestamp,
+    /// The end of the summed period, without this instant.
+    pub ends: Timestamp,
     pub sums: Sums,
 }
 
+/// Hours to sum. An hour belongs to a search that contains its first instant.
+#[derive(Clone, Debug)]
+struct SummedHours(Range<Hour>);
+
+impl SummedHours {
+    fn of(search: &EntrySearch, today: Day) -> Self {
+        let from = |at: Timestamp| Hour::of(Timestamp::from_millis(at.millis() + HOUR_MILLIS - 1));
+        let midnight = Hour::in_day(today.plus(1), 0);
+        let end = search.ends.map_or(midnight, |ends| from(ends).min(midnight));
+        let last = Hour(end.0 - 1).day();
+        let first = search.begins.map_or_else(|| Hour::in_day(last.plus(1 - DAYS), 0), from);
+        Self(first.max(Hour::in_day(last.plus(1 - MAX_DAYS), 0))..end)
+    }
+
+    /// Returns these hours as whole days.
+    fn in_whole_days(&self) -> Self {
+        let days = self.days();
+        Self(Hour::in_day(*days.start(), 0)..Hour::in_day(days.end().plus(1), 0))
+    }
+
+    fn days(&self) -> RangeInclusive<Day> {
+        self.0.start.day()..=Hour(self.0.end.0 - 1).day()
+    }
+
+    /// Returns the part of a day's sums that belongs to these hours.
+    fn part(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Sums {
+        if self.0.start <= Hour::in_day(day, 0) && Hour::in_day(day.plus(1), 0) <= self.0.end {
+            return whole;
+        }
+        let within = hours.iter().filter(|(hour, _)| self.0.contains(&Hour::in_day(day, *hour)));
+        within.fold(Sums::default(), |all, (_, counts)| all.plus(counts.into()))
+    }
+
+    fn with(&self, sums: Sums) -> EntrySums {
+        EntrySums { begins: self.0.start.begins(), ends: self.0.end.begins(), sums }
+    }
+}
+
 impl Management {
-    /// Sums the counters for a search's days, key, group and model. Counters cover whole days in UTC, so a day counts
-    /// completely if the search touches it. Returns `None` if the search has no days, or if there are no counters for
-    /// it: for an outcome, a request, an upstream, or a user without separate counters. Users are counted for the whole
-    /// account, so a caller limited to a group gets no sums by user.
+    /// Sums the counters for a search's time, key, group and model. Counters are kept by the hour, and for users by the
+    /// day in UTC. Returns `None` if the search has no time, or if there are no counters for it: for an outcome, a
+    /// request, an upstream, or a user without separate counters. Users are counted for the whole account, so a caller
+    /// limited to a group gets no sums by user.
     pub async fn sums_of_entries(
         &self,
         reach: AccountReach,
         search: &EntrySearch,
     ) -> Result<Option<EntrySums>, StoreError> {
         let account = reach.account;
-        let last = search.ends.map(|ends| Day::of(Timestamp::from_millis(ends.millis() - 1)));
-        let last = last.map_or(self.today(), |last| last.min(self.today()));
-        let first = search.begins.map_or_else(|| last.plus(1 - DAYS), Day::of).max(last.plus(1 - MAX_DAYS));
+        let hours = SummedHours::of(search, self.today());
         let is_counted = search.outcome.is_none()
             && search.ending.is_none()
             && search.request.is_none()
             && search.upstream.is_none();
-        if !is_counted || first > last {
+        if !is_counted || hours.0.is_empty() {
             return Ok(None);
         }
         let _permit = self.read_permit(account).await?;
         if let Some(user) = &search.user {
             let is_of_all = search.key.is_none() && search.group.is_none() && reach.group.is_none();
             let is_alone = is_of_all && search.model.is_none();
-            return if is_alone { self.sums_of_user(account, user, first..=last).await } else { Ok(None) };
+            let days = hours.in_whole_days();
+            return if is_alone { self.sums_of_user(account, user, days).await } else { Ok(None) };
         }
         if let Some(group) = search.group.or(reach.group) {
-            return self.sums_of_group(reach, search, group, first..=last).await.map(Some);
+            return self.sums_of_group(reach, search, group, hours).await.map(Some);
         }
         let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
         let sums = if let Some(key) = search.key {
-            self.sums_of_key(account, key, first..=last, |payer| is_wanted(&payer.model)).await?
+            self.sums_of_key(account, key, &hours, |payer| is_wanted(&payer.model)).await?
         } else {
-            let models = self.spend(account, first..=last).await?.into_values().flatten();
-            let wanted = models.filter(|(model, _)| is_wanted(model));
-            wanted.fold(Sums::default(), |all, (_, sums)| all.plus(sums))
+            let days = self.store.account_days(account, hours.days(), OtherSums::default()).await?;
+            let models = days.into_iter().flat_map(|AccountDay { day, models, .. }| {
+                models.into_iter().map(move |(model, total)| (day, model, total))
+            });
+            let wanted = models.filter(|(_, model, _)| is_wanted(model));
+            wanted.fold(Sums::default(), |all, (day, _, total)| {
+                all.plus(hours.part(day, total.of.sums, &total.hours))
+            })
         };
-        Ok(Some(EntrySums { days: first..=last, sums }))
+        Ok(Some(hours.with(sums)))
     }
 
     async fn sums_of_key(
         &self,
         account: AccountId,
         key: KeyId,
-        days: RangeInclusive<Day>,
+        hours: &SummedHours,
         is_wanted: impl Fn(&Payer) -> bool,
     ) -> Result<Sums, StoreError> {
-        let lines = self.store.usage(account, days, Some(&[key])).await?.into_iter();
+        let lines = self.store.usage(account, hours.days(), Some(&[key])).await?.into_iter();
         let wanted = lines.filter(|line| is_wanted(&line.payer));
-        Ok(wanted.fold(Sums::default(), |all, line| all.plus(line.counts.of.into())))
+        Ok(wanted.fold(Sums::default(), |all, UsageLine { day, counts, .. }| {
+            all.plus(hours.part(day, counts.of.into(), &counts.hours))
+        }))
     }
 
     /// Sums the counters of a user; `None` if the user may be counted among the other users on one of the days.
@@ -85,11 +133,11 @@ impl Management {
         &self,
         account: AccountId,
         user: &str,
-        days: RangeInclusive<Day>,
+        hours: SummedHours,
     ) -> Result<Option<EntrySums>, StoreError> {
         let (mut sums, part) = (Sums::default(), usize::from(part_of_user(user)));
         let others = OtherSums { groups: &[], users: true };
-        for of_day in self.store.account_days(account, days.clone(), others).await? {
+        for of_day in self.store.account_days(account, hours.days(), others).await? {
             let Some(users) = of_day.users.get(part) else { continue };
             match users.named().find(|(named, _)| ***named == *user) {
                 Some((_, counts)) => sums = sums.plus(counts.into()),
@@ -97,7 +145,7 @@ impl Management {
                 None => return Ok(None),
             }
         }
-        Ok(Some(EntrySums { days, sums }))
+        Ok(Some(hours.with(sums)))
     }
 
     async fn sums_of_group(
@@ -105,23 +153,23 @@ impl Management {
         reach: AccountReach,
         search: &EntrySearch,
         group: GroupId,
-        days: RangeInclusive<Day>,
+        hours: SummedHours,
     ) -> Result<EntrySums, StoreError> {
         let is_wanted = |model: &str| search.model.as_ref().is_none_or(|wanted| wanted == model);
         let sums = if let Some(key) = search.key {
             let is_wanted =
                 |payer: &Payer| payer.is_in(group) && reach.has(payer.groups) && is_wanted(&payer.model);
-            self.sums_of_key(reach.account, key, days.clone(), is_wanted).await?
+            self.sums_of_key(reach.account, key, &hours, is_wanted).await?
         } else {
             let mut all = Sums::default();
-            let add = |_, model: &str, sums, _: &HoursOfDay| {
+            let add = |day, model: &str, sums, of_day: &HoursOfDay| {
                 if is_wanted(model) {
-                    all = all.plus(sums);
+                    all = all.plus(hours.part(day, sums, of_day));
                 }
             };
-            self.add_group(reach, group, days.clone(), add).await?;
+            self.add_group(reach, group, hours.days(), add).await?;
             all
         };
-        Ok(EntrySums { days, sums })
+        Ok(hours.with(sums))
     }
 }

@@ -10,7 +10,11 @@ use shared::{
     money::NanoUsd,
 };
 
-use crate::{management::Management, nouns::reach::AccountReach, reports::top::Depth};
+use crate::{
+    management::Management,
+    nouns::reach::AccountReach,
+    reports::{local_days::LocalDays, top::Depth},
+};
 use domain::{
     ledger::Payer,
     usage::{Day, DayTotal, GroupKeys, Hour, HoursOfDay, Margin, RATE_DAYS, Sums},
@@ -76,13 +80,14 @@ pub enum ChartStep {
 /// Which sums of a range to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpendSearch {
-    pub days: RangeInclusive<Day>,
+    /// Users are counted by days in UTC, whatever the zone.
+    pub range: LocalDays,
     pub by: SpendBy,
     pub step: ChartStep,
     pub depth: Depth,
 }
 
-/// Sums by part and time. A daily sum is stored under the day's first hour.
+/// Sums by part and time, in the zone of the search. A daily sum is stored under the day's first hour.
 pub type SpendParts = BTreeMap<SpendPart, BTreeMap<Hour, Sums>>;
 
 /// Sums by day and model.
@@ -91,22 +96,25 @@ pub type Spend = BTreeMap<Day, BTreeMap<String, Sums>>;
 /// Parts of a spend, and the total from which the rest is calculated.
 struct PartsAndRest {
     step: ChartStep,
+    range: LocalDays,
     parts: SpendParts,
     rest: BTreeMap<Hour, Sums>,
 }
 
 impl PartsAndRest {
-    const fn new(step: ChartStep) -> Self {
-        Self { step, parts: SpendParts::new(), rest: BTreeMap::new() }
+    const fn new(step: ChartStep, range: LocalDays) -> Self {
+        Self { step, range, parts: SpendParts::new(), rest: BTreeMap::new() }
     }
 
-    /// Splits a day's sums into the steps of the time axis.
+    /// Splits the sums of a day in UTC into the steps of the time axis.
     fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
         match self.step {
-            ChartStep::Day => vec![(Hour::in_day(day, 0), whole)],
-            ChartStep::Hour => {
-                hours.iter().map(|(hour, counts)| (Hour::in_day(day, hour), counts.into())).collect()
+            ChartStep::Day if self.range.hours.are_utc() => vec![(Hour::in_day(day, 0), whole)],
+            ChartStep::Day => {
+                let hours = self.range.hours_of(day, whole, hours).into_iter();
+                hours.map(|(hour, sums)| (hour.midnight(), sums)).collect()
             }
+            ChartStep::Hour => self.range.hours_of(day, whole, hours),
         }
     }
 
@@ -176,8 +184,9 @@ impl Management {
     ) -> Result<SpendParts, StoreError> {
         match search.by {
             SpendBy::Model => {
-                let SpendSearch { days, step, .. } = search;
-                let mut parts = PartsAndRest::new(step);
+                let SpendSearch { range, step, .. } = search;
+                let days = range.utc_days();
+                let mut parts = PartsAndRest::new(step, range);
                 for AccountDay { day, models, .. } in
                     self.store.account_days(account, days, OtherSums::default()).await?
                 {
@@ -189,7 +198,7 @@ impl Management {
             }
             SpendBy::Key => self.spend_by_key(account, search).await,
             SpendBy::Group | SpendBy::TopGroup => self.spend_by_group(account, search).await,
-            SpendBy::User => self.spend_by_user(account, search.days).await,
+            SpendBy::User => self.spend_by_user(account, search.range.days).await,
             SpendBy::Upstream => self.spend_by_upstream(account, search).await,
         }
     }
@@ -197,10 +206,11 @@ impl Management {
     async fn spend_by_key(
         &self,
         account: AccountId,
-        SpendSearch { days, step, depth, .. }: SpendSearch,
+        SpendSearch { range, step, depth, .. }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let mut parts = PartsAndRest::new(step);
+        let days = range.utc_days();
+        let mut parts = PartsAndRest::new(step, range);
         if let Some(lines) = self.compared_lines(account, days.clone(), depth).await? {
             parts.add_keys(lines, |_| true);
             return Ok(parts.parts);
@@ -218,11 +228,11 @@ impl Management {
         &self,
         reach: AccountReach,
         key: KeyId,
-        days: RangeInclusive<Day>,
-        step: ChartStep,
+        SpendSearch { range, step, .. }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
-        let mut parts = PartsAndRest::new(step);
+        let days = range.utc_days();
+        let mut parts = PartsAndRest::new(step, range);
         for UsageLine { day, payer, counts } in self.store.usage(reach.account, days, Some(&[key])).await? {
             // A key that changed groups has a line for each group.
             if reach.has(payer.groups) {
@@ -238,10 +248,11 @@ impl Management {
         &self,
         reach: AccountReach,
         group: GroupId,
-        SpendSearch { days, by, step, depth }: SpendSearch,
+        SpendSearch { range, by, step, depth }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
-        let (mut parts, mut rest) = (PartsAndRest::new(step), PartsAndRest::new(step));
+        let days = range.utc_days();
+        let (mut parts, mut rest) = (PartsAndRest::new(step, range.clone()), PartsAndRest::new(step, range));
         let is_wanted = |payer: &Payer| payer.is_in(group) && reach.has(payer.groups);
         if by == SpendBy::Key
             && let Some(lines) = self.compared_lines(reach.account, days.clone(), depth).await?
@@ -292,11 +303,11 @@ impl Management {
     pub async fn sums_of_keys(
         &self,
         account: AccountId,
-        days: RangeInclusive<Day>,
+        range: &LocalDays,
         keys: &[KeyId],
     ) -> Result<HashMap<KeyId, Sums>, StoreError> {
         let _permit = self.read_permit(account).await?;
-        Ok(by_key(self.store.usage(account, days, Some(keys)).await?.into_iter()))
+        Ok(by_key(range, self.store.usage(account, range.utc_days(), Some(keys)).await?.into_iter()))
     }
 
     /// Returns each key's charges on these days while it was within reach and in a group or one of its child groups.
@@ -304,24 +315,25 @@ impl Management {
         &self,
         reach: AccountReach,
         group: GroupId,
-        days: RangeInclusive<Day>,
+        range: &LocalDays,
         keys: &[KeyId],
     ) -> Result<HashMap<KeyId, NanoUsd>, StoreError> {
         let _permit = self.read_permit(reach.account).await?;
-        let lines = self.store.usage(reach.account, days, Some(keys)).await?.into_iter();
+        let lines = self.store.usage(reach.account, range.utc_days(), Some(keys)).await?.into_iter();
         let wanted = lines.filter(|line| line.payer.is_in(group) && reach.has(line.payer.groups));
-        Ok(by_key(wanted).into_iter().map(|(key, sums)| (key, sums.charged)).collect())
+        Ok(by_key(range, wanted).into_iter().map(|(key, sums)| (key, sums.charged)).collect())
     }
 
     async fn spend_by_group(
         &self,
         account: AccountId,
-        SpendSearch { days, by, step, depth }: SpendSearch,
+        SpendSearch { range, by, step, depth }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
+        let days = range.utc_days();
         let TopGroups { ids: groups, are_all } = self.groups_apart(account, days.clone(), depth).await?;
         let others = OtherSums { groups: &groups, users: false };
-        let mut parts = PartsAndRest::new(step);
+        let mut parts = PartsAndRest::new(step, range);
         for of_day in self.store.account_days(account, days, others).await? {
             parts.leave_all(&of_day);
             for (group, sums) in groups.iter().zip(&of_day.groups) {
@@ -337,10 +349,11 @@ impl Management {
     async fn spend_by_upstream(
         &self,
         account: AccountId,
-        SpendSearch { days, step, depth, .. }: SpendSearch,
+        SpendSearch { range, step, depth, .. }: SpendSearch,
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
-        let mut parts = PartsAndRest::new(step);
+        let days = range.utc_days();
+        let mut parts = PartsAndRest::new(step, range);
         let bills = self.bills_by_upstream(account, &days, depth.bills).await?;
         for of_day in &self.store.account_days(account, days, OtherSums::default()).await? {
             parts.leave_all(of_day);
@@ -360,7 +373,7 @@ impl Management {
     ) -> Result<SpendParts, StoreError> {
         let _permit = self.read_permit(account).await?;
         let (others, none) = (OtherSums { groups: &[], users: true }, HoursOfDay::default());
-        let mut parts = PartsAndRest::new(ChartStep::Day);
+        let mut parts = PartsAndRest::new(ChartStep::Day, LocalDays::utc(days.clone()));
         for of_day in self.store.account_days(account, days, others).await? {
             parts.leave_all(&of_day);
             for users in &of_day.users {
@@ -378,11 +391,11 @@ impl Management {
     }
 }
 
-/// Adds up the lines of each key.
-fn by_key(lines: impl Iterator<Item = UsageLine>) -> HashMap<KeyId, Sums> {
+/// Adds up the lines of each key, as far as they belong to these days.
+fn by_key(range: &LocalDays, lines: impl Iterator<Item = UsageLine>) -> HashMap<KeyId, Sums> {
     lines.fold(HashMap::new(), |mut sums, line| {
         let sum: &mut Sums = sums.entry(line.payer.key).or_default();
-        *sum = sum.plus(line.counts.of.into());
+        *sum = sum.plus(range.sums_of(&line));
         sums
     })
 }

@@ -5,11 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 use shared::{
     generation::{ModelApi, Origin},
     ids::{AccountId, GenerationId, GroupId, KeyId},
+    time::Timestamp,
 };
 
 use crate::{
     nouns::reach::AccountReach,
     reports::{
+        local_days::LocalDays,
         spend::{ChartStep, SpendBy, SpendPart, SpendParts, SpendSearch},
         top::Depth,
         usage::{Grouping, UsageSearch, UserPart},
@@ -23,7 +25,7 @@ use domain::{
         histories::{group, key, new_hold},
     },
     search::EntrySearch,
-    usage::Sums,
+    usage::{Day, Hour, LocalHours, Sums},
 };
 use key_service_store::store::{
     Ledger as _,
@@ -122,7 +124,8 @@ async fn sums_of_a_group_are_those_of_the_lines_that_are_reached_wherever_the_gr
                 (SpendBy::Key, ChartStep::Day),
                 (SpendBy::Key, ChartStep::Hour),
             ] {
-                let search = SpendSearch { days: days.clone(), by, step, depth: Depth::PAGE };
+                let search =
+                    SpendSearch { range: LocalDays::utc(days.clone()), by, step, depth: Depth::PAGE };
                 let parts = management.spend_of_group(reach, id, search).await.unwrap();
                 assert_eq!(requests(&parts), of_lines.requests, "{id} within {within:?} by {by:?}");
             }
@@ -150,7 +153,7 @@ async fn the_users_of_a_day_that_are_too_many_are_summed_up_together_and_nobody_
     let whole = AccountReach::whole(account);
 
     let (by, step, depth) = (SpendBy::User, ChartStep::Day, Depth::PAGE);
-    let search = SpendSearch { days: days.clone(), by, step, depth };
+    let search = SpendSearch { range: LocalDays::utc(days.clone()), by, step, depth };
     let parts = management.spend_parts(account, search).await.unwrap();
     let of =
         |part: &SpendPart| parts.get(part).map_or(0, |times| times.values().map(|sums| sums.requests).sum());
@@ -183,5 +186,46 @@ async fn the_users_of_a_day_that_are_too_many_are_summed_up_together_and_nobody_
     for search in of_less {
         assert!(!search.is_counted(), "{search:?}");
         assert_eq!(management.sums_of_usage(account, &search).await.unwrap(), [], "{search:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_day_of_another_zone_is_summed_from_its_own_hours() {
+    let mut billed = Billed::open().await;
+    billed.group(0, None).await;
+    billed.key(0, Some(group(0))).await;
+    let at = |text: &str| Timestamp::parse(text).unwrap();
+    let times =
+        ["2026-11-20T22:59:00Z", "2026-11-20T23:01:00Z", "2026-11-21T22:58:00Z", "2026-11-21T23:02:00Z"];
+    for time in times {
+        billed.office.clock.set(time);
+        billed.bill(key(0), None).await;
+    }
+    let (management, account) = (&billed.office.management, billed.account);
+    let (day, reach) = (Day::of(at(times[2])), AccountReach::whole(account));
+    let zurich = LocalDays { days: day..=day, hours: LocalHours::new(vec![(Hour(0), 1)]) };
+    let search = |by, step| SpendSearch { range: zurich.clone(), by, step, depth: Depth::PAGE };
+    for by in [SpendBy::Model, SpendBy::Key, SpendBy::Group, SpendBy::TopGroup, SpendBy::Upstream] {
+        for step in [ChartStep::Day, ChartStep::Hour] {
+            let parts = management.spend_parts(account, search(by, step)).await.unwrap();
+            assert_eq!(requests(&parts), 2, "{by:?} {step:?}: {parts:?}");
+            assert!(parts.values().flat_map(|times| times.keys()).all(|hour| hour.day() == day), "{parts:?}");
+        }
+    }
+    let by_hour =
+        management.spend_of_key(reach, key(0), search(SpendBy::Model, ChartStep::Hour)).await.unwrap();
+    let hours: Vec<u8> = by_hour.values().flat_map(|times| times.keys()).map(|hour| hour.of_day()).collect();
+    assert_eq!(hours, [0, 23], "the first and the last hour of the day in Zurich");
+    let of_group =
+        management.spend_of_group(reach, group(0), search(SpendBy::Model, ChartStep::Day)).await.unwrap();
+    let of_keys = management.sums_of_keys(account, &zurich, &[key(0)]).await.unwrap();
+    let charged = management.charged_in_group(reach, group(0), &zurich, &[key(0)]).await.unwrap();
+    assert_eq!((requests(&of_group), of_keys[&key(0)].requests), (2, 2));
+    assert_eq!(charged[&key(0)], of_keys[&key(0)].charged);
+    let (begins, ends) = (Some(at("2026-11-20T23:00:00Z")), Some(at("2026-11-21T23:00:00Z")));
+    for (key, group) in [(None, None), (Some(key(0)), None), (None, Some(group(0)))] {
+        let search = EntrySearch { begins, ends, key, group, ..EntrySearch::default() };
+        let sums = management.sums_of_entries(reach, &search).await.unwrap().unwrap();
+        assert_eq!((sums.sums.requests, Some(sums.begins), Some(sums.ends)), (2, begins, ends));
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     history::reading::KeySearch,
     nouns::reach::AccountReach,
     reports::{
+        local_days::LocalDays,
         spend::{ChartStep, SpendBy, SpendPart, SpendParts, SpendSearch},
         top::Depth,
     },
@@ -30,7 +31,7 @@ const FEW: Depth = Depth { key_sums: 0, group_sums: 1, bills: 1 };
 async fn parts(billed: &Billed, by: SpendBy, before: i64, depth: Depth) -> SpendParts {
     let today = billed.office.management.today();
     let days = today.plus(-before)..=today;
-    let search = SpendSearch { days, by, step: ChartStep::Day, depth };
+    let search = SpendSearch { range: LocalDays::utc(days), by, step: ChartStep::Day, depth };
     billed.office.management.spend_parts(billed.account, search).await.unwrap()
 }
 

@@ -125,6 +125,8 @@ pub struct Chart<'a> {
     pub days: RangeInclusive<Day>,
     /// Whether each bar stands for a day or for an hour.
     pub step: ChartStep,
+    /// Name of the time zone of the days.
+    pub zone: &'a str,
     /// The series, which are stacked in each bar from the bottom up.
     pub series: &'a [Series],
     /// Address of the list of requests that the chart adds up. Each bar links to the requests of its day or hour.
@@ -271,7 +273,7 @@ impl Chart<'_> {
             html! { td.n { @if amount == 0 { "–" } @else { (self.measure.aligned(amount)) } } }
         };
         let head = html! {
-            th scope="col" { @match self.step { ChartStep::Day => "Day (UTC)", ChartStep::Hour => "Hour (UTC)" } }
+            th scope="col" { @match self.step { ChartStep::Day => "Day", ChartStep::Hour => "Hour" } " (" (self.zone) ")" }
             @for series in self.series { th.n scope="col" { (series.name) } }
             th.n scope="col" { "Total" }
         };
@@ -417,7 +419,8 @@ mod tests {
         let heights = |parts: &[i64], top| {
             let series: Vec<Series> = parts.iter().map(|nanos| part("", None, today, *nanos)).collect();
             let (measure, days, step) = (Measure::Spend, today..=today, ChartStep::Day);
-            Chart { measure, days, step, series: &series, requests: "" }.heights(Hour::in_day(today, 0), top)
+            Chart { measure, days, step, zone: "UTC", series: &series, requests: "" }
+                .heights(Hour::in_day(today, 0), top)
         };
         assert_eq!(heights(&[996, 1, 1, 1, 1], 1_000), [159, 1, 0, 0, 0], "as high as the scale");
         assert_eq!(heights(&[500, 500, 0], 1_000), [80, 80, 0]);
@@ -461,7 +464,7 @@ mod tests {
         let page = |days: i64, requests: &str| {
             let days = today.plus(1 - days)..=today;
             let step = ChartStep::Day;
-            let chart = Chart { measure: Measure::Spend, days, step, series: &series, requests };
+            let chart = Chart { measure: Measure::Spend, days, step, zone: "UTC", series: &series, requests };
             chart.markup().into_string().replace("&amp;", "&")
         };
         for days in [7_usize, 30, 90, 400] {
@@ -485,13 +488,13 @@ mod tests {
         series.times = series.times.into_values().map(|sums| (at, sums)).collect();
         let chart = |days, series: &[Series]| {
             let (measure, step) = (Measure::Spend, ChartStep::Hour);
-            let chart = Chart { measure, days, step, series, requests: "/r" };
+            let chart = Chart { measure, days, step, zone: "Zurich", series, requests: "/r" };
             chart.markup().into_string().replace("&amp;", "&")
         };
         let page = chart(today..=today, &[series]);
         assert_eq!(page.matches("<th scope=\"row\">").count(), 24);
         assert_eq!(page.matches("href=\"/r?from=2026-11-23&to=2026-11-23&hour=14\"").count(), 2);
-        assert!(page.contains(">06:00</text>") && page.contains("Hour (UTC)"), "{page}");
+        assert!(page.contains(">06:00</text>") && page.contains("Hour (Zurich)"), "{page}");
         assert!(chart(today..=today, &[]).contains("No requests were billed on 2026-11-23."));
     }
 

@@ -111,25 +111,48 @@ impl Table {
         if let (Some(empty), None) = (&self.empty, rows.peek()) {
             return empty.clone();
         }
+        self.body(&self.cells(rows))
+    }
+
+    /// Renders sets of rows, each in a separate table body. The style sheet folds all rows but the first of a body
+    /// while its box [`fold`] is not checked.
+    pub fn trees(&self, trees: impl IntoIterator<Item = Vec<Row>>) -> Markup {
+        let mut trees = trees.into_iter().peekable();
+        if let (Some(empty), None) = (&self.empty, trees.peek()) {
+            return empty.clone();
+        }
+        self.around(&html! { @for tree in trees { tbody.tree { (self.cells(tree)) } } })
+    }
+
+    /// Renders the table around rows that the caller has rendered.
+    pub fn body(&self, rows: &Markup) -> Markup {
+        self.around(&html! { tbody { (rows) } })
+    }
+
+    fn cells(&self, rows: impl IntoIterator<Item = Row>) -> Markup {
         let cell =
             |(n, (column, cell)): (usize, (&Column, &Markup))| column.cell(cell, n == 0 && self.has_names);
-        self.body(&html! {
+        html! {
             @for Row { cells, classes, title } in rows {
                 tr class=[joined(classes.into_iter())] title=[title] {
                     @for (n, cell_of) in self.columns.iter().zip(&cells).enumerate() { (cell((n, cell_of))) }
                 }
             }
-        })
+        }
     }
 
-    /// Renders the table with rows that the caller has already rendered.
-    pub fn body(&self, rows: &Markup) -> Markup {
+    fn around(&self, bodies: &Markup) -> Markup {
         html! {
             div.scroll tabindex="0" role="region" aria-label=(self.name) {
-                table { thead { tr { @for column in &self.columns { (column.head()) } } } tbody { (rows) } }
+                table { thead { tr { @for column in &self.columns { (column.head()) } } } (bodies) }
             }
         }
     }
+}
+
+/// Renders the box that shows the further rows of a table body. It works without a script.
+pub fn fold(name: &str) -> Markup {
+    html! { input.fold type="checkbox" autocomplete="off" aria-label=(name); }
 }
 
 fn joined<'a>(classes: impl Iterator<Item = &'a str>) -> Option<String> {
@@ -162,6 +185,11 @@ mod tests {
         assert!(table.contains(cells), "{table}");
         let table = Table::new("Keys", columns()).without_names().rows([row()]).into_string();
         assert!(table.contains("<tr class=\"gone\"><td class=\"wraps\">"), "{table}");
+        let trees = Table::new("Keys", columns()).trees([vec![row(), row()], vec![row()]]).into_string();
+        assert_eq!(
+            (trees.matches("<tbody class=\"tree\">").count(), trees.matches("<tr class").count()),
+            (2, 3)
+        );
         let empty = Table::new("Keys", columns()).or("No keys.").rows([]).into_string();
         assert_eq!(empty, "<p class=\"empty\">No keys.</p>");
     }

@@ -9,6 +9,7 @@ use crate::{
     site::{
         document::{document, mark},
         theme::Theme,
+        zone::Zone,
     },
     visitors::{
         browser::form_token,
@@ -66,15 +67,19 @@ impl Frame<'_> {
                 }
             }
         };
-        let page = document(person.browser().theme, &format!("{title} · {}", self.name), &body);
+        let zone = person.browser().chosen_zone.as_ref();
+        let page = document(person.browser().theme, zone, &format!("{title} · {}", self.name), &body);
         if person.browser().notice.is_none() {
             return page;
         }
         (AppendHeaders([(header::SET_COOKIE, person.browser().no_notice_cookie())]), page).into_response()
     }
 
-    /// Renders the personal menu: links, theme and sign-out.
+    /// Renders the personal menu: links, theme, time zone and sign-out.
     fn signed_in<P: Person>(&self, person: &P) -> Markup {
+        let zone = person.browser().zone();
+        let mut zones = vec![Zone::utc()];
+        zones.extend((!zone.is_utc()).then(|| zone.clone()));
         html! {
             details.me {
                 summary { (self.person) }
@@ -88,6 +93,17 @@ impl Frame<'_> {
                                 (theme.as_str())
                             }
                         }
+                    }
+                }
+                form.theme.zones method="post" action={ (P::HOME) "/theme" } {
+                    (hidden(person))
+                    fieldset {
+                        legend { "Times and days" }
+                        @for offered in &zones {
+                            button name="zone" value=(offered.name()) aria-pressed=(*offered == zone) title=(offered.name()) { (offered.title()) }
+                        }
+                        // The script offers the browser's zone.
+                        button.needs-script name="zone" aria-pressed="false" data-own-zone hidden {}
                     }
                 }
                 form.out method="post" action={ (P::HOME) "/sign-out" } {

@@ -6,6 +6,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::{
     assets::{HOME_SCREEN_ICON, ICON, SCRIPT, STYLE},
     theme::Theme,
+    zone::Zone,
 };
 
 /// Renders a page without navigation, for signing in and for failures.
@@ -16,14 +17,14 @@ pub fn bare(theme: Theme, title: &str, content: &Markup) -> Response {
             (content)
         }
     };
-    document(theme, title, &body)
+    document(theme, None, title, &body)
 }
 
-/// Renders the whole HTML document.
-pub(crate) fn document(theme: Theme, title: &str, body: &Markup) -> Response {
+/// Renders the whole HTML document. The script shows times in `zone`.
+pub(crate) fn document(theme: Theme, zone: Option<&Zone>, title: &str, body: &Markup) -> Response {
     let markup = html! {
         (DOCTYPE)
-        html lang="en" data-theme=(theme.as_str()) {
+        html lang="en" data-theme=(theme.as_str()) data-zone=[zone.map(Zone::name)] {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";

@@ -19,6 +19,7 @@ use crate::{
     site::{
         destination::Destination,
         theme::{Theme, place_of_choice},
+        zone::Zone,
     },
 };
 use key_service_management::members::{KnownBrowser, SignInClient, Token};
@@ -30,6 +31,8 @@ pub(crate) const SESSION_COOKIE: &str = "faregate";
 pub(crate) const OPERATOR_COOKIE: &str = "faregate-operator";
 const VISIT: &str = "faregate-visit";
 const THEME: &str = "faregate-theme";
+/// The script sets this cookie to the browser's zone, unless the reader chose one.
+const ZONE: &str = "faregate-zone";
 const ACCOUNT: &str = "faregate-account";
 const NOTICE: &str = "faregate-notice";
 const DESTINATION: &str = "faregate-destination";
@@ -63,6 +66,8 @@ pub struct Browser {
     /// Address of the page from which the request was sent; empty if unknown.
     referer: String,
     pub theme: Theme,
+    /// Time zone of the reader; `None` before the script has set it.
+    pub(crate) chosen_zone: Option<Zone>,
     /// Token of a member's session, which may have ended.
     pub session: Option<Token>,
     /// Token of an operator's session, which may have ended.
@@ -92,6 +97,7 @@ impl Browser {
             agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
             referer: text(&header::REFERER).unwrap_or_default().to_owned(),
             theme: cookie(headers, THEME, secure).and_then(Theme::parse).unwrap_or(Theme::System),
+            chosen_zone: cookie(headers, ZONE, secure).and_then(Zone::named),
             session: token(SESSION_COOKIE),
             operator: token(OPERATOR_COOKIE),
             visit: token(VISIT),
@@ -110,6 +116,11 @@ impl Browser {
     /// Returns whether the site serves pages under the host name that the browser used.
     pub fn is_at(&self, site: &Site) -> bool {
         site.hosts.as_ref().is_none_or(|hosts| hosts.serve(&self.host))
+    }
+
+    /// Returns the time zone of all times, days and sums on pages.
+    pub fn zone(&self) -> Zone {
+        self.chosen_zone.clone().unwrap_or_else(Zone::utc)
     }
 
     /// Returns the scheme and host that clients use, for commands that readers paste.
@@ -140,8 +151,14 @@ impl Browser {
 
     /// Stores the theme that was chosen in a form, and redirects back to the form's page.
     pub(crate) fn choose_theme(&self, form: &Fields, home: &str) -> Response {
-        let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
-        let cookie = [(header::SET_COOKIE, self.set_cookie(THEME, theme.as_str(), THEME_AGE))];
+        let cookie = if form.has("zone") {
+            let zone = Zone::named(form.get("zone")).unwrap_or_else(Zone::utc);
+            self.set_cookie(ZONE, zone.name(), THEME_AGE)
+        } else {
+            let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
+            self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+        };
+        let cookie = [(header::SET_COOKIE, cookie)];
         (cookie, Redirect::to(&place_of_choice(&self.referer, &self.base(), home))).into_response()
     }
 

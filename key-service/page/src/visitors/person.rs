@@ -59,6 +59,7 @@ impl<P: Person> FromRequest<App> for ActOf<P> {
         check_origin(&parts.headers, viewer.browser())?;
         let form = Fields::of_form(&parts.headers, body).await?;
         check_form_token(viewer.token(), form.get("token"))?;
+        let form = form.in_utc(&viewer.browser().zone());
         Ok(Self { viewer, form })
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     app::App,
     failure::Failure,
     form::{Fields, RANGE_FIELDS},
-    site::{destination::Destination, paths::HOME},
+    site::{destination::Destination, paths::HOME, zone::Today},
     visitors::{
         browser::{Browser, SESSION_COOKIE},
         person::{ActOf, Person},
@@ -64,6 +64,11 @@ impl Viewer {
     /// leads.
     pub fn keeps_keys(&self) -> bool {
         self.may(Effect::Write, Subject::Keys).is_ok()
+    }
+
+    /// Returns the current day in the member's time zone.
+    pub fn today(&self, app: &App) -> Today {
+        self.browser.zone().today(app.management.now())
     }
 
     /// Returns whether the credit is used up or will be within days.

@@ -19,9 +19,9 @@ pub(super) enum Sync {
 /// What was found out about a server when it was admitted.
 pub(super) struct Admitted {
     pub(super) sync: Sync,
-    /// Its `run_id`, which changes at each start.
+    /// The server's `run_id`, which changes at each start.
     pub(super) run_id: String,
-    /// Its replication id. A master that becomes a replica gets another id.
+    /// The server's replication id. A master that becomes a replica gets another id.
     pub(super) history: String,
 }
 

@@ -115,8 +115,8 @@ impl Client {
         join_all(self.masters().iter().map(|master| master.ask(command))).await
     }
 
-    /// Asks all masters at the same time. Succeeds if at least one did what it was asked, and returns the masters that
-    /// failed.
+    /// Asks all masters at the same time. Succeeds if at least one master did what it was asked, and returns the
+    /// masters that failed.
     pub(super) async fn each<F: Future<Output = RedisResult<Served>>>(
         &self,
         ask: impl Fn(Arc<Server>) -> F,

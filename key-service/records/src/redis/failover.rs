@@ -29,7 +29,7 @@ const LOSSES: &str = "losses";
 /// promotion.
 const MOST_IDS: usize = 512;
 /// Maximum number of losses to keep. The oldest losses are dropped. This does no harm: a reader that must go back to
-/// before a dropped loss must also go back to before a later one that is kept.
+/// before a dropped loss must also go back to before a later loss that is kept.
 const MOST_LOSSES: usize = 64;
 /// Difference that is assumed between the clocks of key-services, in milliseconds. The clocks of ready key-services
 /// differ by less than this.

@@ -181,7 +181,7 @@ fn info(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     Ok(info.set_tcp_settings(tcp()))
 }
 
-/// Returns the TCP options for connections. Small writes are sent at once, because to wait for more data would cost 40
+/// Returns the TCP options for connections. Small writes are sent at once, because waiting for more data would cost 40
 /// ms each time. Probes notice if a machine has vanished without closing its connections.
 pub(super) fn tcp() -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(QUIET).with_interval(PROBED_EVERY).with_retries(PROBES);

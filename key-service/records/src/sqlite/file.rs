@@ -95,7 +95,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, OpenError> {
 }
 
 /// Identifies the file that a path named when it was opened. If the file is removed or replaced, open connections still
-/// write to the old file, and these writes are lost when they are closed.
+/// write to the old file, and these writes are lost when the connections are closed.
 pub(super) struct FileIdentity {
     path: PathBuf,
     device_and_inode: (u64, u64),
@@ -198,8 +198,8 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Fails if the file cannot be read. Also fails if a newer program has changed its layout after it was opened, because
-/// this program would then write it incorrectly.
+/// Fails if the file cannot be read. Also fails if a newer program has changed the file's layout after the file was
+/// opened, because this program would then write it incorrectly.
 pub(super) fn check_layout(connection: &Connection) -> Result<(), CallError> {
     if version(connection)? == LAYOUT {
         return Ok(());

@@ -14,8 +14,8 @@ use rusqlite::{
 use super::failures::CallError;
 use crate::records::{Index, Log, Name, Order, Place, Set, Space};
 
-/// A value is a blob, or null for an entry. Sets, indexes and logs have separate tables, so that the small tables have
-/// shallow trees.
+/// In a row of `entries`, `value` is null; in the other tables it is a blob. Sets, indexes and logs have separate
+/// tables, so that the small tables have shallow trees.
 pub(super) const TABLES: &str = "
     CREATE TABLE records (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
     CREATE TABLE entries (key BLOB PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;

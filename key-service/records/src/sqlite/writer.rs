@@ -81,7 +81,8 @@ impl Writer {
 
 struct WriterThread {
     file: Option<Arc<FileIdentity>>,
-    /// Revisions of committed records. During a transaction, also those of the records that it has written.
+    /// Revisions of committed records. During a transaction, also the revisions of the records that the transaction has
+    /// written.
     revisions: Revisions,
     /// A number that changes when another connection writes. As long as it does not change, the known revisions are
     /// current.

@@ -14,6 +14,7 @@ use domain::{
     ledger::BoundsPatch,
     settings::MetadataPatch,
 };
+use key_service_page::zone::Zone;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 /// When raises end. This is not a whole second.
@@ -169,7 +170,12 @@ fn a_form_changes_what_was_changed_in_it_alone() {
     let change = |form: &Fields, of: &[(&str, &str)], present: &ApiKey| {
         let form = of.iter().fold(form.clone(), |form, (name, text)| form.with(name, (*text).to_owned()));
         let edit = read_edit::<KeyPatch>(&form, &texts(present)).unwrap();
-        let asked = ask::<KeyField>(&form, &texts(present), &edit.overtaken, &[]);
+        let asked = ask::<KeyField>(
+            &form,
+            &texts(present),
+            &edit.overtaken,
+            Reader { groups: &[], zone: &Zone::utc() },
+        );
         (edit.patch, asked)
     };
     let labelled = KeyPatch { label: Some("Ann".into()), ..KeyPatch::default() };

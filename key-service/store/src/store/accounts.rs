@@ -1,7 +1,8 @@
 //! Accounts. They are found by id or by name.
 //!
-//! The record of a name is written first. It decides which account gets the name. The account's own first record is its
-//! profile. Until the profile exists, the account cannot be found. An external id is claimed before the name ([`claims`]).
+//! The record of a name is written first. This record decides which account gets the name. The first of the account's
+//! own records is its profile. Until the profile exists, the account cannot be found. An external id is claimed before
+//! the name ([`claims`]).
 
 pub(crate) mod claims;
 mod standing;

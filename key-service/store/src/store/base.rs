@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// How long bills of expired holds are kept. During this time, a capture replaces such a bill.
 const EXPIRED_KEPT: Duration = Duration::from_hours(30 * 24);
 
-/// Maximum number of accounts for which a process remembers when it last listed them. Others are listed again.
+/// Maximum number of accounts for which a process remembers when it last listed them. Other accounts are listed again.
 const REMEMBERED: usize = 65_536;
 /// For each account, when this process last listed it in the index of accounts with open holds.
 pub(crate) struct Listings(pub(crate) Cache<AccountId, Instant>);

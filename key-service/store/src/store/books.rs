@@ -105,8 +105,9 @@ impl Store {
         Ok(last.first().map_or(0, |(number, _)| *number))
     }
 
-    /// Finds the latest matching entries or, if `before` is set, the latest before this number. Returns at most `limit`
-    /// entries, newest first. Only a limited number of entries is read, so the page may end before it is full.
+    /// Finds the latest matching entries or, if `before` is set, the latest matching entries before this number.
+    /// Returns at most `limit` entries, newest first. Only a limited number of entries is read, so the page may end
+    /// before it is full.
     pub async fn find_entries(
         &self,
         account: AccountId,

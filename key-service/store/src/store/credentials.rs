@@ -1,7 +1,7 @@
 //! Credentials by digest, and the record of the peppers with which they were created.
 //!
-//! The owner of a credential is not stored in the account's space, so that a Redis cluster distributes the owners. It
-//! is written before the key. A credential without a key is refused like an unknown credential.
+//! The owner of a credential is not stored in the account's space, so that a Redis cluster distributes the owners. The
+//! record of the owner is written before the key. A credential without a key is refused like an unknown credential.
 
 mod management_keys;
 mod operator_keys;

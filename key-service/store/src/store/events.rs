@@ -179,7 +179,7 @@ impl Store {
 }
 
 impl Range {
-    /// Returns the numbers of events after a position, without those that are lower than that of the first kept event.
+    /// Returns the numbers of events after a position, without numbers below the number of the first kept event.
     fn behind(place: Option<u64>, order: Order, first: u64, limit: usize) -> Self {
         match (order, place) {
             (Order::Ascending, place) => {

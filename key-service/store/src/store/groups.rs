@@ -1,8 +1,8 @@
 //! Groups of API keys.
 //!
-//! A group has two records. One has its money and limits, which spending reads. The other is the profile, with
-//! everything else and with the numbers of its keys and its child groups. An external id has a record of its own, and
-//! the commit that creates a group has a guard on it.
+//! A group has two records. One record has the group's money and limits, which spending reads. The other record is the
+//! profile. It has everything else, and the numbers of the group's keys and child groups. An external id has a record
+//! of its own, and the commit that creates a group has a guard on it.
 
 mod changes;
 mod profile;

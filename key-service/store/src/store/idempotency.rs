@@ -11,8 +11,8 @@ use crate::{
     store::{base::Store, layout},
 };
 
-/// Maximum number of expired idempotency keys that a call removes. These are more than a call can add, so that they do
-/// not accumulate. But they are so few that no caller is delayed when the keys of a busy day are removed.
+/// Maximum number of expired idempotency keys that a call removes. A call adds fewer keys than that, so expired keys do
+/// not accumulate. But the number is so small that no caller is delayed when the keys of a busy day are removed.
 const PRUNED_AT_ONCE: usize = 64;
 
 /// A request that creates one object, or one credential, no matter how often it is repeated.

@@ -1,7 +1,7 @@
 //! API keys.
 //!
-//! A key has two records. One has its money and limits, which spending reads. The other is the profile, with everything
-//! else. Indexes are derived from both.
+//! A key has two records. One record has the key's money and limits, which spending reads. The other record is the
+//! profile, with everything else. Indexes are derived from both records.
 
 mod imports;
 mod lists;

@@ -17,7 +17,7 @@ use crate::store::{base::Store, books::journal_entry, events, layout};
 
 impl Store {
     /// Starts new exported numbers for the entries and events of every account in a restored store. The store must not
-    /// be in use yet. `replaced` is the store that it replaces, if that store can be read.
+    /// be in use yet. `replaced` is the store that the restored store replaces, if `replaced` can be read.
     pub async fn begin_numbers_anew(&self, replaced: Option<&Self>) -> Result<(), StoreError> {
         let now = self.clock.now();
         for account in self.accounts().await? {

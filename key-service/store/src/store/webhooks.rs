@@ -135,7 +135,7 @@ impl Store {
     }
 }
 
-/// Creates a webhook in an account that has fewer than `most` others. To repeat this changes nothing.
+/// Creates a webhook in an account that has fewer than `most` other webhooks. To repeat this changes nothing.
 fn create(
     change: &mut Change<'_>,
     account: AccountId,

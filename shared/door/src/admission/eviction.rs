@@ -1,5 +1,6 @@
-//! Chooses which connections are closed to make room for others: who has how many of them, and how old they are. The
-//! choice depends only on a snapshot of the connections.
+//! Chooses which connections are closed to make room for others: by how many connections or how much load each owner
+//! has, and by how long the connections have been open or idle. The choice depends only on a snapshot of the
+//! connections.
 
 use std::{cmp::Reverse, time::Duration};
 
@@ -67,8 +68,8 @@ fn oldest_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     Some((owner, silent.map_or(oldest, |it| it.number)))
 }
 
-/// Finds, among the owners that have an idle connection, the owner that has the most connections. Returns its
-/// connection that has been idle longest.
+/// Finds, among the owners that have an idle connection, the owner that has the most connections. Returns the
+/// connection of this owner that has been idle longest.
 fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> {
     let longest_idle = |(owner, count, _)| {
         let idle = connections.of(owner).filter_map(|it| Some((it.idle?, Reverse(it.number))));
@@ -81,8 +82,8 @@ fn longest_idle_of_most(connections: &impl Connections) -> Option<(Owner, u64)> 
     Some((owner, number))
 }
 
-/// Finds connections that together carry at least `excess`. Again and again, it takes the busiest connection of the
-/// owner that then has the largest load.
+/// Finds connections that together carry at least `excess`. At every step, takes the busiest connection of the owner
+/// that has the largest load at that point.
 fn busiest(connections: &impl Connections, excess: usize) -> Vec<(Owner, u64)> {
     // For each owner, its load and its connections, the busiest last.
     let mut owners = Vec::new();

@@ -135,7 +135,7 @@ impl Permit {
         }
     }
 
-    /// Splits off a permit. It gets `amount` units, or all if there are fewer.
+    /// Splits off a permit. The new permit gets `amount` units, or all if there are fewer.
     #[must_use]
     pub fn split(&mut self, amount: usize) -> Self {
         let amount = amount.min(self.amount);

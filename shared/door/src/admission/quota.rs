@@ -12,7 +12,7 @@ pub(super) struct QuotaState<W> {
     /// Maximum number of units that a single owner may have.
     per_owner: usize,
     taken: usize,
-    /// For each owner whose share is less than the total, the number of units that it has.
+    /// For each owner whose share is less than the total, the number of units that the owner has.
     owned: HashMap<Owner, usize>,
     waiting: HashMap<Owner, VecDeque<QuotaWaiter<W>>>,
     /// Owners that have waiting callers, in the order in which it is their turn.
@@ -80,8 +80,8 @@ impl<W> QuotaState<W> {
         self.next()
     }
 
-    /// Moves units from the share of one owner to that of another. Returns the callers whose turn has come then. If the
-    /// other owner's share has too few units left, changes nothing and returns `None`.
+    /// Moves units from the share of one owner to that of another. Returns the callers whose turn comes because of
+    /// this. If the other owner's share has too few units left, changes nothing and returns `None`.
     pub(super) fn move_to(&mut self, from: Owner, to: Owner, amount: usize) -> Option<Vec<Granted<W>>> {
         if from == to {
             return Some(Vec::new());

@@ -27,7 +27,7 @@ pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN)
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
 
 /// Middleware: removes the internal token from a request. If the token is missing or wrong, this also removes the
-/// headers that only a gateway may send, and takes the address of the connection for the client's.
+/// headers that only a gateway may send, and uses the connection's address as the client's address.
 pub async fn believe_gateways(
     State(token): State<InternalToken>,
     mut request: Request,

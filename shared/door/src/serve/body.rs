@@ -28,8 +28,8 @@ const UNAUTHENTICATED_PIECE: usize = 4 << 10;
 /// Size of the largest piece in HTTP/1. There, pieces are counted but not copied.
 const PIECE_OF_HTTP1: usize = 64 << 10;
 /// Number of bytes per second (a quarter of a megabit) at which a client must read a whole answer. At first, there is a
-/// time during which it need not read. A whole answer stays in memory until all of it is read. A stream needs little
-/// memory, so it may be read at any speed.
+/// time during which the client need not read. A whole answer stays in memory until all of it is read. A stream needs
+/// little memory, so it may be read at any speed.
 const LEAST_RATE: u64 = 32 << 10;
 /// If a connection has not asked for more of a stream for this long, the stream is detached. In the connection's task,
 /// the stream and its upstream would come to a stop.

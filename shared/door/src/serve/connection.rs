@@ -43,7 +43,7 @@ impl Overdue {
 
 /// Is told about the events of a port's connections.
 pub(super) trait ConnectionReport: Send + Sync {
-    /// Adds load to that of all trusted or of all untrusted connections.
+    /// Adds `weight` to the load of all trusted or of all untrusted connections.
     fn loaded(&self, trusted: bool, weight: usize);
 
     fn unloaded(&self, trusted: bool, weight: usize);
@@ -75,7 +75,8 @@ pub(super) struct Connection {
 struct PortConnectionState {
     /// While this exists, the connection counts as arriving. It is taken when the connection's first head is complete.
     arriving: Option<TaskTrackerToken>,
-    /// The connection's network or, after that, the first owner whose credential was accepted on it.
+    /// The connection's network, until a credential is accepted on the connection; then the owner of the first accepted
+    /// credential.
     owner: Owner,
     /// False after the connection was evicted. Its requests then no longer count.
     admitted: bool,
@@ -241,12 +242,14 @@ impl Connection {
         }
     }
 
-    /// Returns the connection's network, or the first owner whose credential was accepted on it.
+    /// Returns the owner of the first credential that was accepted on the connection or, before that, the connection's
+    /// network.
     pub(super) fn owner(&self) -> Owner {
         self.state().owner
     }
 
-    /// Reports that a credential of this owner was accepted, unless another was accepted on the connection before.
+    /// Reports that a credential of this owner was accepted, unless another credential was accepted on the connection
+    /// before.
     pub(super) fn trust(self: &Arc<Self>, owner: Owner) {
         if !self.is_trusted() {
             self.report.trusted(self, owner);

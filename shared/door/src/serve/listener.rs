@@ -21,16 +21,17 @@ use super::{
 
 /// Default of the time that running requests get to finish during a shutdown.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// Pause after the system could not accept a connection, for example because too many files are open. Without it, the
-/// task would try again in a busy loop.
+/// Pause after the system could not accept a connection, for example because too many files are open. Without this
+/// pause, the task would try again in a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Length of the system's queue of connections that wait to be accepted. The system limits it to `net.core.somaxconn`.
-/// When the queue is full, the system drops further connections, and their clients try again after a second.
+/// Length of the system's queue of connections that wait to be accepted. The system limits this length to
+/// `net.core.somaxconn`. When the queue is full, the system drops further connections, and their clients try again
+/// after a second.
 const BACKLOG: u32 = 4096;
-/// Number of bytes of answers that the system buffers for a client; the system doubles it for its own bookkeeping. The
-/// system reports progress only when a third of the buffer is free. If the buffer had megabytes, a client that reads
-/// slowly would seem to read nothing for minutes. With this size and round trips of 100 ms, a client can still read two
-/// megabytes per second.
+/// Number of bytes of answers that the system buffers for a client; the system doubles this number for its own
+/// bookkeeping. The system reports progress only when a third of the buffer is free. If the buffer had megabytes, a
+/// client that reads slowly would seem to read nothing for minutes. With this size and round trips of 100 ms, a client
+/// can still read two megabytes per second.
 const SEND_BUFFER: u32 = 128 << 10;
 
 /// Listens on this address. An error names `setting`. Must be called in a runtime.
@@ -103,8 +104,8 @@ pub async fn serve(port: Port, app: Router, shutdown: CancellationToken) {
 }
 
 /// Serves on several runtimes until `shutdown`. A new connection goes to the runtime that has the fewest connections,
-/// and stays there. There may be only one HTTP/2 connection with many requests, so its requests are spread over all
-/// runtimes.
+/// and stays there. One HTTP/2 connection may carry all requests, so the requests of such a connection are spread over
+/// all runtimes.
 pub async fn serve_on(port: Port, workers: Vec<Worker>, shutdown: CancellationToken) {
     let Port { listener, bounds, tls, leaving, closed, arriving, drain } = port;
     let register = Register::new(&bounds, arriving.clone());

@@ -10,8 +10,7 @@ use super::connection::Connection;
 /// Reports the reads and writes of a stream to its connection.
 pub(super) struct ProgressReport(pub(super) Arc<Connection>);
 
-/// Returns whether it is the client that makes a read or write wait, and not the fact that the task has used up its
-/// steps.
+/// Returns whether a read or write waits because of the client, and not because the task has used up its steps.
 fn waits_for_peer(waits: bool) -> bool {
     waits && has_budget_remaining()
 }

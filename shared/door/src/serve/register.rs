@@ -2,10 +2,10 @@
 //!
 //! Unauthenticated connections have limits of their own, on their number and on their requests. If there are too many
 //! connections, the network address that has the most connections loses one: its oldest silent connection or, if none
-//! is silent, its oldest. If there are too many requests, the address that has the most requests loses the connections
-//! that carry most of them. So unauthenticated callers compete only with each other, and a greedy caller competes with
-//! itself. Authenticated connections share what is left. If there are too many of them, the account that has the most
-//! connections loses the one that has been idle longest.
+//! is silent, its oldest connection. If there are too many requests, the address that has the most requests loses the
+//! connections that carry most of these requests. So unauthenticated callers compete only with each other, and a greedy
+//! caller competes with itself. Authenticated connections share what is left. If there are too many authenticated
+//! connections, the account that has the most connections loses the connection that has been idle longest.
 
 use std::{
     collections::{BTreeMap, HashMap},

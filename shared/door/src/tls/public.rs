@@ -16,7 +16,7 @@ use crate::serve::PortTls;
 const CERT: &str = "FAREGATE_TLS_CERT";
 const KEY: &str = "FAREGATE_TLS_KEY";
 
-/// Files of the public port's TLS. Either both are set, or none.
+/// Files of the public port's TLS. Either both are set, or neither.
 #[derive(Args, Clone, Debug, Default)]
 #[group(id = "public-tls")]
 pub struct PublicTlsOptions {

@@ -33,6 +33,10 @@ async fn the_first_requests_with_a_new_key_work_as_they_are_pasted() {
     for agent in ["Codex", "Claude Code"] {
         assert!(pasted(&made, agent).starts_with(&format!("export API_KEY=fg_api_{key}\n")), "{made}");
     }
+    assert!(
+        pasted(&made, "settings.json").contains(&format!("\"ANTHROPIC_API_KEY\": \"fg_api_{key}\"")),
+        "{made}"
+    );
     let activity = owner.get("/dashboard/activity").await;
     assert_eq!(activity.text().matches("<tr title=\"gen_").count(), 3, "{activity}");
 }

@@ -233,20 +233,24 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
         // The same date in a zone where it covers the requests, and in a zone where it does not.
         let at = stack.show(&outside).await["last_used_at"].as_str().unwrap().to_owned();
         let (day, hour) = (&at[..10], at[11..13].parse::<i64>().unwrap());
-        let found = async |viewer: &mut Browser, offset: i64| {
-            let days = format!("?from={day}&from_offset={offset}&to={day}&to_offset={offset}");
-            let page = viewer.get(&format!("/dashboard/activity{days}")).await;
-            assert!(page.text().contains(if offset == 0 {
-                "(<span data-zone>UTC"
-            } else {
-                "(<span data-zone>GMT"
-            }));
-            page.text().matches("<tr title=\"gen_").count()
+        let found = async |viewer: &mut Browser, ahead: i64| {
+            // The signs of these names are the other way round.
+            let zone = if ahead == 0 { "UTC".to_owned() } else { format!("Etc/GMT{:+}", -ahead) };
+            let chosen = viewer.post("/dashboard/theme", &[("zone", &zone)]).await;
+            assert_eq!(chosen.status, 303, "{chosen}");
+            let page = viewer.get(&format!("/dashboard/activity?from={day}&to={day}")).await;
+            let field = format!("From ({})", zone.trim_start_matches("Etc/"));
+            assert!(page.text().contains(&field), "{field}: {page}");
+            let rows = page.text().matches("<tr title=\"gen_").count();
+            let sum = format!("<strong>{rows} requests · ");
+            assert!(rows == 0 || page.text().contains(&sum), "the sum is of the same hours: {page}");
+            rows
         };
         assert_eq!(found(&mut viewer, 0).await, 3);
         // Far enough east, the next day has begun; far enough west, the current day has not begun.
-        let (other, same) = if hour < 11 { (-60 * (hour + 1), 60 * hour) } else { (60 * (24 - hour), -60) };
+        let (other, same) = if hour < 11 { (-(hour + 1), hour) } else { (24 - hour, -1) };
         assert_eq!((found(&mut viewer, other).await, found(&mut viewer, same).await), (0, 3), "at {at}");
+        found(&mut viewer, 0).await;
         let page = viewer.get("/dashboard/activity").await;
         let first = attribute(&page, "name=\"from\" value=\"").unwrap();
         assert!(first.as_str() < day && page.text().contains(&format!(" from {first} to ")), "{page}");
@@ -283,6 +287,11 @@ async fn the_first_steps_lead_to_a_key_that_says_how_to_use_it() {
     let printed = stack.server().printed("if they are installed\n").await;
     let (_, screen) = printed.split_once("if they are installed\n").unwrap();
     let screen = screen.split("\n\n").next().unwrap();
+    for (file, setting) in [("config.toml", "env_key = \"API_KEY\""), ("settings.json", "\"YOUR_API_KEY\"")] {
+        assert!(pasted(&page, file).contains(setting), "{file}: {page}");
+    }
+    let chosen = owner.get(&format!("/dashboard/keys/{}/use?model=Model+Max", key.id)).await;
+    assert!(pasted(&chosen, "config.toml").contains("model = \"Model Max\""), "{chosen}");
     let commands = ["Codex", "Claude Code"].map(|agent| pasted(&page, agent));
     let commands = commands.iter().flat_map(|command| command.lines());
     assert_eq!(commands.map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n"), screen);

@@ -31,7 +31,7 @@ async fn requests(browser: &mut Browser, query: &str) -> u64 {
     let file = browser.get(&format!("/dashboard/spend.csv?{query}")).await;
     assert_eq!(file.status, 200, "{query}: {file}");
     // The columns after the name contain no commas.
-    let of_line = |line: &str| line.rsplit(',').nth(3).unwrap().parse::<u64>().unwrap();
+    let of_line = |line: &str| line.rsplit(',').nth(4).unwrap().parse::<u64>().unwrap();
     file.text().lines().skip(1).map(of_line).sum()
 }
 

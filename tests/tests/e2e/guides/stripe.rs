@@ -59,14 +59,14 @@ impl Hook {
     }
 }
 
-fn event(kind: &str, object: Value) -> Value {
+fn event(kind: &str, object: &Value) -> Value {
     json!({"id": "evt_1", "type": kind, "data": {"object": object}})
 }
 
 fn paid(kind: &str, payment: &str, cents: u64, status: &str, currency: &str) -> Value {
     event(
         kind,
-        json!({
+        &json!({
             "payment_status": status, "amount_total": cents, "currency": currency, "client_reference_id": "cus 1",
             "payment_intent": payment,
         }),
@@ -76,10 +76,10 @@ fn paid(kind: &str, payment: &str, cents: u64, status: &str, currency: &str) -> 
 fn refunded(kind: &str, status: &str, cents: u64) -> Value {
     let refund =
         json!({"id": "re_1", "status": status, "amount": cents, "currency": "usd", "payment_intent": "pi_1"});
-    event(kind, refund)
+    event(kind, &refund)
 }
 
-async fn credit(stack: &Stack) -> Value {
+fn credit(stack: &Stack) -> Value {
     let (_, accounts, _) = stack.operator().try_cli(&["accounts", "list", "--json"]);
     let accounts: Value = serde_json::from_str(&accounts).unwrap();
     accounts.as_array().unwrap().iter().find(|account| account["name"] == "Acme").unwrap()["credit"].clone()
@@ -99,7 +99,7 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
     assert_eq!(stack.http.send_as(&key, Method::POST, &accounts, Some(account)).await.status, 201);
     let hook = Hook::start(&stack, &folder);
     let completed = "checkout.session.completed";
-    let ignored = event("customer.created", json!({}));
+    let ignored = event("customer.created", &json!({}));
     until("the script serves", async || hook.send(&stack, &ignored).await == 200).await;
 
     // The refund is reported before its payment, and again later.
@@ -107,39 +107,39 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
     let first = paid(completed, "pi_1", 1999, "paid", "usd");
     for _ in 0..2 {
         assert_eq!(hook.send(&stack, &first).await, 200);
-        assert_eq!(credit(&stack).await, json!(19.99));
+        assert_eq!(credit(&stack), json!(19.99));
     }
     assert_eq!(hook.send(&stack, &refunded("refund.created", "pending", 250)).await, 200);
-    assert_eq!(credit(&stack).await, json!(19.99));
+    assert_eq!(credit(&stack), json!(19.99));
     for kind in ["refund.updated", "refund.created"] {
         assert_eq!(hook.send(&stack, &refunded(kind, "succeeded", 250)).await, 200);
-        assert_eq!(credit(&stack).await, json!(17.49));
+        assert_eq!(credit(&stack), json!(17.49));
     }
 
     // A payment that clears later is told by two events.
     assert_eq!(hook.send(&stack, &paid(completed, "pi_2", 500, "unpaid", "usd")).await, 200);
-    assert_eq!(credit(&stack).await, json!(17.49));
+    assert_eq!(credit(&stack), json!(17.49));
     for kind in ["checkout.session.async_payment_succeeded", completed] {
         assert_eq!(hook.send(&stack, &paid(kind, "pi_2", 500, "paid", "usd")).await, 200);
     }
-    assert_eq!(credit(&stack).await, json!(22.49));
+    assert_eq!(credit(&stack), json!(22.49));
 
     // Forged, stale and foreign ones change nothing.
     let more = paid(completed, "pi_3", 100, "paid", "usd");
     assert_eq!(hook.signed(&stack, &more, "whsec_other", 0).await, 400);
     assert_eq!(hook.signed(&stack, &more, SECRET, 400).await, 400);
     assert_eq!(hook.send(&stack, &paid(completed, "pi_3", 100, "paid", "jpy")).await, 500);
-    assert_eq!(credit(&stack).await, json!(22.49));
+    assert_eq!(credit(&stack), json!(22.49));
 
     // A dispute suspends the account and takes what there is; once it is won, the account goes on with the money.
     let dispute = json!({"id": "dp_1", "amount": 500, "currency": "usd", "payment_intent": "pi_2"});
     for _ in 0..2 {
-        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_withdrawn", dispute.clone())).await, 200);
-        assert_eq!((credit(&stack).await, status(&stack, &key).await), (json!(17.49), json!("suspended")));
+        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_withdrawn", &dispute)).await, 200);
+        assert_eq!((credit(&stack), status(&stack, &key).await), (json!(17.49), json!("suspended")));
     }
     for _ in 0..2 {
-        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_reinstated", dispute.clone())).await, 200);
-        assert_eq!((credit(&stack).await, status(&stack, &key).await), (json!(22.49), json!("active")));
+        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_reinstated", &dispute)).await, 200);
+        assert_eq!((credit(&stack), status(&stack, &key).await), (json!(22.49), json!("active")));
     }
 
     // While Faregate is away, the event waits for its next attempt.
@@ -147,5 +147,5 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
     assert_eq!(hook.send(&stack, &more).await, 500);
     stack.server().restart().await;
     until("the event is counted", async || hook.send(&stack, &more).await == 200).await;
-    assert_eq!(credit(&stack).await, json!(23.49));
+    assert_eq!(credit(&stack), json!(23.49));
 }

@@ -203,7 +203,7 @@ async fn owners_see_margins_by_model_key_and_group_and_viewers_see_nothing_of_th
     }
     let files = |of: &Answer| of.text().lines().map(str::to_owned).collect::<Vec<_>>();
     let table = files(&owner.get("/dashboard/activity.csv").await);
-    assert!(table[0].ends_with(",latency_ms,request_id,upstream_cost"), "{table:?}");
+    assert!(table[0].ends_with(",latency_ms,request_id,group,parent_group,upstream_cost"), "{table:?}");
     assert!(table[1].contains(",,300,0,0,0,40,0,chat,") && table[1].ends_with(",0.000104"), "{table:?}");
     let but_the_last = |line: &String| line.rsplit_once(',').unwrap().0.to_owned();
     let expected: Vec<_> = table.iter().map(but_the_last).collect();

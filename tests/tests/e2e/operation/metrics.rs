@@ -204,7 +204,7 @@ async fn scrape(stack: &Stack) -> String {
     stack.http.get(&format!("{}/metrics", stack.server().admin())).await.text().to_owned()
 }
 
-/// Returns the names of the families about which there are lines of this kind, and what these lines say.
+/// Maps the name of each metric family that has a line with the prefix `line` to the rest of that line.
 fn declared<'a>(exported: &'a str, line: &str) -> BTreeMap<&'a str, &'a str> {
     let lines: Vec<_> = exported.lines().filter_map(|it| it.strip_prefix(line)?.split_once(' ')).collect();
     let declared: BTreeMap<_, _> = lines.iter().copied().collect();

@@ -98,6 +98,7 @@ async fn members_of_a_suspended_account_see_the_reason_and_change_nothing_and_of
     let invite = ["members", "invite", "--account", "Leaving", "--name", "ann"];
     let mut ann = Browser::at(&stack.url(""));
     assert_eq!(ann.sign_in(&stack.cli(&invite)).await.status, 303);
+    ann.get("/dashboard/groups").await;
     assert_eq!(ann.post("/dashboard/groups", &[("name", "before")]).await.status, 303);
     let suspend = ["accounts", "suspend", "--account", "Leaving", "--reason", "Invoice 7 is unpaid."];
     for _ in 0..2 {

@@ -101,7 +101,7 @@ struct RawStatus<'a> {
     status_code: Raw<'a>,
 }
 
-impl<'a> RawChunk<'a> {
+impl RawChunk<'_> {
     /// Returns the answer without its envelope, if it has one.
     pub(super) fn unwrapped(self) -> Self {
         let is_empty = self.choices.0.is_empty() && self.usage.is_none();

@@ -37,7 +37,7 @@ impl DayCounters {
         }
     }
 
-    /// Adds an entry. `keys` says as which keys a group counts the entry's key.
+    /// Adds an entry. `keys` says under which [`GroupKeys`] a group counts the entry's key.
     pub fn add(&mut self, entry: &Entry, keys: Option<GroupKeys>, counts: Counts) {
         let hour = Hour::of(entry.settlement.at).of_day();
         match self {

@@ -70,13 +70,13 @@ pub enum Figure {
     Entries,
     /// The amount that the last entry bills for a generation: the sum of the generation's changes.
     Bill(GenerationId),
-    /// Charges on a day: the sum of the entries.
+    /// The charges on a day. They must equal the sum over the entries.
     Sum(SumOwner, Day),
-    /// A counter other than the charge, for a key, day and model: the sum of the entries.
+    /// A counter of a key and a model on a day, except the charge. It must equal the sum over the entries.
     KeyCount(KeyId, Day, String, Counter),
-    /// A counter other than the charge, for a day and model: the sum of the entries.
+    /// A counter of a model on a day, except the charge. It must equal the sum over the entries.
     ModelCount(Day, String, Counter),
-    /// A counter for a part of a day: the sum of the entries.
+    /// A counter of a part of a day. It must equal the sum over the entries.
     Part(DayPart, Day, Counter),
     /// Whether the key's list of sums includes this day and model, as it must if the sum exists.
     Listed(KeyId, Day, String),

@@ -37,7 +37,7 @@ pub(super) struct KnownEntries {
     pub(super) begins_at: Option<Timestamp>,
 }
 
-/// Returns when the bounds were set that were set within their windows; `None` if there are none.
+/// For each bound that was set within its window, returns when it was set. `None` if there is no such bound.
 pub(super) fn since(budget: &Budget) -> Option<Since> {
     let mut since = Since::default();
     for window in budget.bounds.iter().flat_map(|bounds| &bounds.windows) {

@@ -14,9 +14,9 @@ const MINUTES_OF_AN_HOUR: i128 = 60;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpendHistory {
-    /// Spend in the last minutes.
+    /// Spend in the time just before now.
     pub spent: NanoUsd,
-    /// How many minutes these are: at least 60.
+    /// Length of that time in minutes: at least 60.
     pub minutes: u32,
     /// Spend of each earlier hour in which anything was spent, within about a week.
     pub hours: Vec<NanoUsd>,
@@ -27,7 +27,8 @@ pub struct SpendHistory {
 pub struct Jump {
     pub spent: NanoUsd,
     pub minutes: u32,
-    /// How many times the usual amount was spent; `None` if there was spend in too few earlier hours to know it.
+    /// How many times the usual amount was spent; `None` if the usual amount is unknown, because too few earlier hours
+    /// have spend.
     pub times: Option<u64>,
 }
 

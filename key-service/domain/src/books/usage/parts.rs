@@ -189,7 +189,7 @@ impl GroupDay {
     }
 }
 
-/// Lists the groups that count a key's bills, each with the keys as which it counts the key.
+/// Lists the groups that count a key's bills, each with the [`GroupKeys`] under which it counts the key.
 pub fn counting_groups([group, parent]: GroupChain) -> impl Iterator<Item = (GroupId, GroupKeys)> {
     let of_group = group.map(|group| (group, GroupKeys::Own(parent)));
     of_group.into_iter().chain(parent.map(|parent| (parent, GroupKeys::Below)))

@@ -4,7 +4,7 @@ use shared::money::NanoUsd;
 
 /// Number of days that determine the rate.
 pub const RATE_DAYS: i64 = 30;
-/// If the rate over the last this many days is higher, it is used instead.
+/// Number of most recent days. If the rate over these days is higher, that rate is used instead.
 const LATE_DAYS: i64 = 7;
 
 /// An amount that was spent in a number of days.

@@ -174,7 +174,8 @@ fn what_a_clock_past_midnight_held_is_billed_to_the_new_day_by_a_clock_before_it
     assert_eq!(book.used(), [90]);
 }
 
-/// Lets a hold expire after a report of 80, captures it late at another time, and returns what the windows have used.
+/// Lets a hold expire after a report of 80, captures `total` for it later, at `at`, and returns how much of each window
+/// is then used.
 fn late_capture(bounds: &[(Per, i64)], at: &str, total: i64) -> Vec<i64> {
     let mut book = book(bounds);
     book.must_hold(1, 100);

@@ -21,7 +21,7 @@ async fn events(desk: &Desk) -> Vec<(String, Value)> {
     let events = listed["data"].as_array().unwrap().iter();
     let money = events.filter(|event| {
         let kind = event["type"].as_str().unwrap();
-        kind.starts_with("credit.") || kind.ends_with(".paid") || kind.ends_with(".refunded")
+        matches!(kind.split_once('.'), Some(("credit", _) | (_, "paid" | "refunded")))
     });
     money.map(|event| (event["type"].as_str().unwrap().to_owned(), event["data"].clone())).collect()
 }

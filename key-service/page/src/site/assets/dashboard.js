@@ -74,14 +74,33 @@ document.addEventListener('change', ({ target }) => {
   for (const box of target.closest('table').querySelectorAll('[name="key"]')) box.checked = target.checked;
 });
 
+// Ask before leaving a form with changes. Sending any form is no loss.
+let isChanged = false;
+document.querySelector('main').addEventListener('input', ({ target }) => { if (target.closest('form.stack')) isChanged = true; });
+addEventListener('submit', () => { isChanged = false; });
+addEventListener('beforeunload', (event) => { if (isChanged) event.preventDefault(); });
+
 for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
+
+// The zone of all times and days. Until the reader has chosen one, it is the browser's from the next page on.
+const { zone = 'UTC' } = document.documentElement.dataset;
+const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+if (!document.documentElement.dataset.zone) {
+  const [prefix, secure] = location.protocol === 'https:' ? ['__Host-', '; secure'] : ['', ''];
+  document.cookie = `${prefix}faregate-zone=${ownZone}; path=/; max-age=31536000; samesite=lax${secure}`;
+}
+const city = (name) => name.split('/').pop().replaceAll('_', ' ');
+const offersOwn = document.querySelector('[data-own-zone]');
+if (offersOwn && ![zone, 'UTC', 'Etc/UTC'].includes(ownZone)) {
+  Object.assign(offersOwn, { value: ownZone, title: ownZone, textContent: city(ownZone), hidden: false });
+}
 
 // Show times in the reader's zone, and those of the last day as "3 minutes ago". The tooltip has UTC.
 const ago = new Intl.RelativeTimeFormat('en');
 function showTimes() {
   for (const time of document.querySelectorAll('time')) {
     const at = new Date(time.dateTime);
-    const local = at.toLocaleString('sv-SE');
+    const local = at.toLocaleString('sv-SE', { timeZone: zone });
     const minutes = Math.floor((Date.now() - at) / 60_000);
     const hours = Math.floor(minutes / 60);
     if ('seconds' in time.dataset) {
@@ -92,25 +111,6 @@ function showTimes() {
       time.textContent = minutes < 1 ? 'just now' : hours < 1 ? ago.format(-minutes, 'minute') : ago.format(-hours, 'hour');
       time.title = `${local}, ${at.toISOString().slice(0, 19).replace('T', ' ')} UTC`;
     }
-  }
-}
-
-// Name of the reader's time zone, such as GMT+1.
-const zone = new Intl.DateTimeFormat('en', { timeZoneName: 'shortOffset' }).formatToParts().find(({ type }) => type === 'timeZoneName').value;
-
-// Days in a filter are in the reader's zone and are sent with their offsets from UTC. Days from an address that someone shared keep
-// its offsets.
-function useZone(daysOf) {
-  const { from, to, from_offset: fromOffset, to_offset: toOffset } = daysOf.elements;
-  const offset = ({ value }, more) => {
-    const midnight = new Date(`${value}T00:00`);
-    midnight.setDate(midnight.getDate() + more);
-    return value && String(-midnight.getTimezoneOffset());
-  };
-  const pairs = () => [[fromOffset, offset(from, 0)], [toOffset, offset(to, 1)]];
-  if (daysOf.dataset.days === 'reader' || pairs().every(([field, own]) => field.value === own)) {
-    for (const name of daysOf.querySelectorAll('[data-zone]')) name.textContent = zone;
-    daysOf.addEventListener('submit', () => { for (const [field, own] of pairs()) field.value = own; });
   }
 }
 
@@ -181,8 +181,7 @@ function followPointer(chart) {
 // Sets up the page's content, after loading and after each refresh.
 function begin() {
   showTimes();
-  for (const name of document.querySelectorAll('[data-zone="now"]')) name.textContent = zone;
-  for (const daysOf of document.querySelectorAll('form[data-days]')) useZone(daysOf);
+  for (const name of document.querySelectorAll('[data-zone="now"]')) name.textContent = city(zone);
   for (const chart of document.querySelectorAll('.chart')) followPointer(chart);
 }
 begin();

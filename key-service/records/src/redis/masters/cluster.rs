@@ -33,10 +33,10 @@ const TELLING: Duration = Duration::from_millis(500);
 /// than the timeout of a call, so that callers learn the reason.
 const MOVING: Duration = Duration::from_millis(1_400);
 /// For how long a request is repeated while the cluster is down. This is shorter than the time after which gateways
-/// also send the call to another key-service, for which the cluster would be down too.
+/// also send the call to another key-service. For that key-service, the cluster would be down too.
 const DOWN: Duration = Duration::from_millis(400);
-/// After a request about a moving slot to the node that takes it over, that node is assumed for this long to have
-/// writes that the slot's master lacks. This is longer than any call takes.
+/// After a request about a moving slot was sent to the node that takes the slot over, this node is assumed for this
+/// long to have writes that the slot's master lacks. This is longer than any call takes.
 const LEAVING: Duration = Duration::from_secs(10);
 
 /// What is known about a cluster.

@@ -1,9 +1,9 @@
 //! Waits until writes are on the disk of a master, if it can report this, and on replicas, if the operator asks for it.
 //!
 //! `WAITAOF` and `WAIT` block a connection until the disk or the replicas have confirmed, so they need a connection of
-//! their own. It must lead to the server that carried out the commits, and this server must have been the master all
-//! the time: after a failover, or after a crash before a sync, a server would confirm writes that it lacks. Callers
-//! that come during a wait share the next wait.
+//! their own. This connection must lead to the server that carried out the commits, and this server must have been the
+//! master all the time: after a failover, or after a crash before a sync, a server would confirm writes that it lacks.
+//! Callers that come during a wait share the next wait.
 
 use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 /// Timeout for the disk: with `everysec`, a sync takes a second, or two seconds on a slow disk.
 const LONGEST: Duration = Duration::from_millis(2_500);
 /// Timeout for replicas. Replicas confirm within a round trip, unless they are gone. With this timeout, callers learn
-/// that early enough to refuse their requests.
+/// early enough that replicas are gone, and can refuse their requests.
 const LONGEST_REPLICATION: Duration = Duration::from_secs(1);
 /// Timeout of the connection for the results of both waits.
 const ANSWERING: Duration = Duration::from_secs(4);

@@ -143,7 +143,8 @@ pub(super) fn on_host(known: &str, address: &str) -> String {
     if host(address).is_empty() { format!("{known}{address}") } else { address.to_owned() }
 }
 
-/// Returns the error for a server that is not in this cluster, or that has lost contact with it. Both may change later.
+/// Returns the error for a server that is not in this cluster, or that has lost contact with the cluster. Both may
+/// change later.
 pub(super) fn stranger(why: &'static str) -> RedisError {
     io::Error::new(io::ErrorKind::NotConnected, why).into()
 }

@@ -191,7 +191,7 @@ fn remember(ids: &Mutex<HashSet<String>>, server: String) {
     ids.insert(server);
 }
 
-/// Returns whether the user may not run a command, or the server does not have it.
+/// Returns whether the user may not run a command, or the server does not have the command.
 fn is_not_to_be_had(error: &RedisError) -> bool {
     error.code() == Some("NOPERM") || error.to_string().contains("unknown command")
 }

@@ -34,7 +34,7 @@ const LOOKED_THROUGH: usize = 50_000;
 const MOST_RUNS: usize = 8;
 /// If linked entries are at most this far apart, whole ranges of entries are read at a time.
 const CLOSE_BY: usize = 20;
-/// To follow a link costs a round trip, in which this many entries could be read instead.
+/// Following a link costs a round trip. In the same time, this many entries could be read.
 const STEP: usize = 20;
 
 /// A running search. It reads the records after a position, until it has `limit` matches or has read too many records.
@@ -197,7 +197,7 @@ impl<T> Scan<T, u64> {
         let is_full = self.found.len() == self.limit;
         match self.ended {
             Some(Ended::NothingLeft) => {}
-            // The records after the last match have not been checked yet, so none must be skipped.
+            // The records after the last match have not been checked yet, so none of these records may be skipped.
             Some(Ended::Paused) if is_full => {}
             Some(Ended::Paused) | None if next == 0 => self.ended = Some(Ended::NothingLeft),
             Some(Ended::Paused) | None => {

@@ -1,7 +1,7 @@
 //! Management keys of accounts.
 //!
-//! The record of a key's owner is written before the key, and the credential after it. So every credential leads to a
-//! key, and every visible key can be revoked.
+//! The record of a key's owner is written before the key, and the credential is written after the key. So every
+//! credential leads to a key, and every visible key can be revoked.
 
 use domain::{
     access::is_noted,

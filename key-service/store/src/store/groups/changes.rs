@@ -166,8 +166,7 @@ fn move_group(
     Ok(())
 }
 
-/// Updates the numbers of keys in groups for a key that is created in a group, moves between groups, or leaves its
-/// group.
+/// Updates how many keys groups have, when a key is created in a group, moves between groups, or leaves its group.
 pub(crate) fn count_key(
     change: &mut Change<'_>,
     before: Option<GroupId>,

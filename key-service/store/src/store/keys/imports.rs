@@ -210,8 +210,8 @@ fn parts(import: &Import, plan: &Plan, reserved: &[KeyId], most: usize) -> Vec<P
     places.chunks(most).map(part).collect()
 }
 
-/// Creates a part of an import, completely or not at all. `events` is the number that its first event has within the
-/// act.
+/// Creates a part of an import, completely or not at all. `events` is the number that the part's first event has within
+/// the act.
 fn make(
     change: &mut Change<'_>,
     Part { import, places: _, reserved }: &Part,

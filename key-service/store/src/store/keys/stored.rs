@@ -119,8 +119,8 @@ pub(crate) fn move_entry(
     }
 }
 
-/// Puts a key among the revoked, the disabled or the active keys of the index by status. A key that expires is moved
-/// from the active to the expired keys when one of these is next listed.
+/// In the index by status, lists the key as revoked, disabled or active. A key that expires is moved from the active to
+/// the expired keys when active or expired keys are next listed.
 pub(crate) fn list_by_status(change: &mut Change<'_>, key: &ApiKey) {
     let ledger::Key { expires_at, revoked_at, disabled, .. } = key.spend;
     let status = match (revoked_at, disabled) {

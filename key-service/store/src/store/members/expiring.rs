@@ -33,8 +33,8 @@ use crate::{
 
 /// Maximum number of expired records that are removed when a new record is written, so that the commit stays short.
 const MOST_EXPIRED: usize = 32;
-/// Maximum number of records that are removed together with a member: more than a member usually has. Any other records
-/// are void, and expire later.
+/// Maximum number of records that are removed together with a member: more than a member usually has. The member's
+/// other records are void, and expire later.
 const MOST_VOIDED: usize = 64;
 /// Maximum number of a member's records to read at a time.
 const READ_AT_ONCE: usize = 200;

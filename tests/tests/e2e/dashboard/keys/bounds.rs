@@ -42,8 +42,8 @@ async fn the_page_of_models_counts_the_keys_that_may_call_each() {
     stack.key_with(json!({"label": "pupil", "group_id": child["id"]})).await;
     let page = viewer.get("/dashboard/models").await;
     let allowed = |model: &str| {
-        let (_, card) = page.text().split_once(&format!("<h2>{model}</h2>")).unwrap();
-        card.split("Allowed for ").nth(1).unwrap().split('.').next().unwrap()
+        let (_, row) = page.text().split_once(&format!("<bdi>{model}</bdi>")).unwrap();
+        row.split("Allowed for ").nth(1).unwrap().split('.').next().unwrap()
     };
     assert_eq!([FLASH, MAX].map(allowed), ["2 of 3 active keys"; 2], "{page}");
 }

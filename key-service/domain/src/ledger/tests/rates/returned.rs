@@ -1,4 +1,4 @@
-//! Tests how many tokens return that a request took but did not use.
+//! Tests how many of the tokens that a request took but did not use are returned.
 
 use proptest::{collection::vec, prelude::*};
 

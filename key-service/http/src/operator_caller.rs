@@ -16,7 +16,7 @@ use shared_door::{
 };
 use tracing::{Span, field::display};
 
-use crate::{api::Api, parts::ServedRoute};
+use crate::{api::Api, served_route::ServedRoute};
 use domain::{
     access::{Access, Effect, OperatorForbidden},
     event::Actor,

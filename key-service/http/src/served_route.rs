@@ -1,0 +1,19 @@
+//! A route, and the API that serves it.
+
+use shared::wire::Route;
+
+/// The API that a route is served in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// For management keys, which name the account, and for API keys.
+    Management,
+    /// For operator keys. The path names the account.
+    Operator,
+}
+
+/// A route with the API that serves it.
+#[derive(Clone, Copy)]
+pub(crate) struct ServedRoute {
+    pub(crate) route: &'static Route,
+    pub(crate) door: Door,
+}

@@ -1,0 +1,45 @@
+//! Days of a reader's time zone, and the sums that belong to them.
+
+use std::ops::RangeInclusive;
+
+use domain::usage::{Day, Hour, HoursOfDay, LocalHours, Sums};
+use key_service_store::store::UsageLine;
+
+/// Days of a reader's time zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalDays {
+    pub days: RangeInclusive<Day>,
+    pub hours: LocalHours,
+}
+
+impl LocalDays {
+    /// Returns days of UTC.
+    pub const fn utc(days: RangeInclusive<Day>) -> Self {
+        Self { days, hours: LocalHours::UTC }
+    }
+
+    /// Returns the days in UTC that contain all hours of these days.
+    pub fn utc_days(&self) -> RangeInclusive<Day> {
+        self.hours.utc_days(&self.days)
+    }
+
+    /// Splits the sums of a day in UTC into hours of the zone, and leaves out hours of other days. What was counted
+    /// without its hour belongs to the first hour.
+    pub(super) fn hours_of(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
+        let left = whole.less(hours.total().into());
+        let unknown = (left != Sums::default()).then_some((Hour::in_day(day, 0), left));
+        let known = hours.iter().map(|(hour, counts)| (Hour::in_day(day, hour), counts.into()));
+        let local = known.chain(unknown).map(|(hour, sums)| (self.hours.of(hour), sums));
+        local.filter(|(hour, _)| self.days.contains(&hour.day())).collect()
+    }
+
+    /// Returns what a line counts on these days.
+    pub(super) fn sums_of(&self, UsageLine { day, counts, .. }: &UsageLine) -> Sums {
+        let whole = counts.of.into();
+        if self.hours.are_utc() {
+            return whole;
+        }
+        let hours = self.hours_of(*day, whole, &counts.hours);
+        hours.into_iter().fold(Sums::default(), |all, (_, sums)| all.plus(sums))
+    }
+}
