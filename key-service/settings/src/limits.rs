@@ -155,13 +155,14 @@ pub struct RaiseTerms {
     pub until: Timestamp,
 }
 
-/// Returns a form's texts in which a limit is raised, and the name of the field with the new amount. `None` if there is no such limit.
+/// Returns a form's texts in which a limit is raised to twice its amount until the end of the day, and the name of the
+/// field with the new amount. `None` if there is no such limit.
 pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
     raised(form, resets, 200, Per::Day.end(now))
 }
 
-/// Returns a form's texts with a limit raised to `percent` of its present bound, and the field with the new amount.
-/// `None` if there is no such limit. The amount is empty if the limit cannot be higher.
+/// Returns a form's texts in which a limit is raised to `percent` of its current amount, and the name of the field with
+/// the new amount. `None` if there is no such limit. The amount is empty if the limit cannot be raised further.
 pub(crate) fn raised(
     form: &Fields,
     resets: &str,
