@@ -16,6 +16,7 @@ use domain::{
 use key_service_management::{
     Error, Management, Refused,
     jumps::SpendJump,
+    local_days::LocalDays,
     reach::AccountReach,
     spend::{ChartStep, SpendBy, SpendPart, SpendSearch},
     top::Depth,
@@ -118,8 +119,8 @@ impl<'a> Findings<'a> {
     async fn week(&self, now: Timestamp) -> Result<Week, StoreError> {
         let last = Day::of(monday(now)).plus(-1);
         let first = last.plus(-6);
-        let (days, by, step, depth) = (first..=last, SpendBy::TopGroup, ChartStep::Day, Depth::PAGE);
-        let search = SpendSearch { days, by, step, depth };
+        let (range, by) = (LocalDays::utc(first..=last), SpendBy::TopGroup);
+        let search = SpendSearch { range, by, step: ChartStep::Day, depth: Depth::PAGE };
         let parts = self.management.spend_parts(self.account, search).await?;
         let sum_of = |sums: Sums, more: &Sums| sums.plus(*more);
         let mut parts: Vec<(SpendPart, NanoUsd)> = parts
