@@ -306,8 +306,8 @@ impl StoredAlert {
         self.alert.enabled && self.alert.rule.is_of_events() && self.cursor < last
     }
 
-    /// Returns whether sums are to be considered now. A weekly report needs a Monday since the alert was created. A rule
-    /// about the whole account has nothing to look for until the account may be reported again.
+    /// Returns whether sums are to be considered now. A weekly report needs a Monday since the alert was created. A
+    /// rule about the whole account has nothing to look for until the account may be reported again.
     pub fn is_due(&self, now: Timestamp) -> bool {
         let is_time = self.looked_at.is_none_or(|last| last.plus(LOOK_AT_SUMS_EVERY) <= now);
         let is_of_now = match self.alert.rule {

@@ -42,7 +42,8 @@ impl From<IdempotencyKeyReused> for Refused {
     }
 }
 
-/// Reason why a key, group, webhook or alert was not created, changed or found. Every interface shows the same sentence.
+/// Reason why a key, group, webhook or alert was not created, changed or found. Every interface shows the same
+/// sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The account does not have the object.

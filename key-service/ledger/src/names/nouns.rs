@@ -26,8 +26,8 @@ pub const MEMBERS: u8 = 11;
 /// Sign-in links (`l` and the digest), sessions (`s` and the digest), and each member's current link (`m` and the
 /// member's id).
 pub const EXPIRING: u8 = 12;
-/// Webhooks: the list (`l`), and each webhook (`w` and its id). Also the waiting deliveries (`p` and an id) and the last
-/// attempts (`a` and an id) of each webhook and alert.
+/// Webhooks: the list (`l`), and each webhook (`w` and its id). Also the waiting deliveries (`p` and an id) and the
+/// last attempts (`a` and an id) of each webhook and alert.
 pub const WEBHOOKS: u8 = 13;
 /// Deliveries: ids of the webhook or alert and of the event.
 pub const DELIVERIES: u8 = 14;

@@ -10,8 +10,8 @@ use shared::{ids::EventId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// An account that has or had webhooks or alerts. Space `webhooks/…`, set `webhook_accounts`, name: the account's id. It
-/// is written before the account's first webhook or alert, and never removed.
+/// An account that has or had webhooks or alerts. Space `webhooks/…`, set `webhook_accounts`, name: the account's id.
+/// It is written before the account's first webhook or alert, and never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct WebhookAccount {}
 
@@ -36,8 +36,9 @@ pub struct WebhookRecord {
     pub cursor: u64,
 }
 
-/// Waiting deliveries of a webhook or an alert, at most 256. Set `webhooks`, name `p` and the id of the webhook or alert.
-/// A delivery is added, claimed and ended by writing this record, so no two processes can do this at the same time.
+/// Waiting deliveries of a webhook or an alert, at most 256. Set `webhooks`, name `p` and the id of the webhook or
+/// alert. A delivery is added, claimed and ended by writing this record, so no two processes can do this at the same
+/// time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct PendingDeliveries {
     #[n(0)]

@@ -151,8 +151,8 @@ impl Store {
         .await
     }
 
-    /// Remembers what has been considered for an alert, and writes what it reports. A suspended or closed account reports
-    /// nothing, so the event of the closure stays the last one.
+    /// Remembers what has been considered for an alert, and writes what it reports. A suspended or closed account
+    /// reports nothing, so the event of the closure stays the last one.
     pub async fn raise_alert(
         &self,
         account: AccountId,
