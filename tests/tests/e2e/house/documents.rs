@@ -11,7 +11,7 @@ use shared_catalog::Catalog;
 const SERVICE: &str = "[service]\nname = \"f\"\nprovider = \"f\"\ndocs = \"f\"\n";
 
 /// The documents whose links are checked.
-const DOCUMENTS: [&str; 37] = [
+const DOCUMENTS: [&str; 38] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
