@@ -13,7 +13,7 @@ use crate::{
     management::Management,
     nouns::{
         governed::{Acted, Acting, Governed, Issued},
-        listing::{Listed, Listing, Page, Paged, UnknownCursor},
+        listing::{Listed, Listing, Paged},
         once::{Once, attempt, digest_of_request},
         reach::AccountReach,
     },
@@ -27,7 +27,7 @@ use domain::{
     governed::{Made, Refused},
     webhook::{Attempt, Delivery},
 };
-use key_service_store::store::{AlertTest, AlertTestOutcome, Error, Order, StoreError};
+use key_service_store::store::{AlertTest, AlertTestOutcome, Error, StoreError};
 
 /// Maximum number of alerts in an account: one for each team and channel, with some to spare.
 pub const MAX_ALERTS: u64 = 20;
@@ -259,17 +259,6 @@ impl Listed for Alert {
     }
 
     async fn page(management: &Management, account: AccountId, listing: &Listing<Self>) -> Paged<Self> {
-        let mut alerts = management.alerts(account).await?;
-        if listing.order == Order::Descending {
-            alerts.reverse();
-        }
-        let begin = match listing.after {
-            None => 0,
-            Some(after) => {
-                let at = alerts.iter().position(|alert| alert.id == after);
-                at.ok_or(Error::Refused(UnknownCursor))? + 1
-            }
-        };
-        Ok(Page::of(alerts.split_off(begin), listing.limit))
+        listing.page_of(management.alerts(account).await?)
     }
 }
