@@ -98,11 +98,16 @@ async fn each_route_is_open_to_the_keys_whose_scope_and_group_allow_it() {
                 _ => &team.bills[0],
             };
             let before = team.desk.everything().await;
+            let pays = matches!(row.endpoint, Endpoint::PayGroup | Endpoint::RefundGroup);
             let body = match route.as_str() {
                 WEBHOOKS => WEBHOOK,
                 ALERTS => ALERT,
+                _ if pays => r#"{"payment_id":"p1","amount":1}"#,
                 _ => "{}",
             };
+            if pays {
+                team.desk.call(Method::PATCH, &format!("{GROUPS}/{id}"), r#"{"limit":5}"#).await;
+            }
             let answer = desk.call(method.clone(), &route.replace("{id}", id), body).await;
             let shown = format!("{method} {route} with {scope:?}, of a group: {is_of_group}");
             let refusal = match reach {

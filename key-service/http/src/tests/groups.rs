@@ -15,7 +15,7 @@ async fn a_group_is_answered_whole() {
     assert_eq!(made.headers["location"], format!("{GROUPS}/{id}"));
     assert!(id.starts_with("grp_") && id.len() == 36, "{id}");
     let expected = format!(
-        r#"{{"id":"{id}","object":"group","name":"Course 101","external_id":"course-101","parent_id":null,"limit":400,"used":0,"limit_remaining":400,"limit_raised":null,"limits":null,"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"key_defaults":{{"limit":null,"limits":[{{"amount":5,"per":"week"}}],"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"expires_in_seconds":60,"metadata":{{}}}},"metadata":{{"term":"fall"}},"keys":0,"created_at":"2026-11-20T02:11:05Z","archived_at":null}}"#
+        r#"{{"id":"{id}","object":"group","name":"Course 101","external_id":"course-101","parent_id":null,"limit":400,"used":0,"limit_remaining":400,"limit_raised":null,"limits":null,"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"paid":null,"key_defaults":{{"limit":null,"limits":[{{"amount":5,"per":"week"}}],"models":null,"requests_per_minute":null,"tokens_per_minute":null,"max_in_flight":null,"expires_in_seconds":60,"metadata":{{}}}},"metadata":{{"term":"fall"}},"keys":0,"created_at":"2026-11-20T02:11:05Z","archived_at":null}}"#
     );
     assert_eq!(made.text, expected);
     assert_eq!(desk.get(&format!("{GROUPS}/{id}")).await.text, expected);

@@ -397,8 +397,10 @@ pub(crate) async fn live(subject: &mut impl Subject, history: Vec<Step>) {
 
 /// Compares the events that commands wrote, with their ids.
 async fn the_events_are_equal(store: &Store, world: &World) {
-    let of_commands =
-        |event: &Event| matches!(event.kind.as_str(), "credit.added") || event.kind.threshold().is_some();
+    let of_commands = |event: &Event| {
+        let payments = ["credit.added", "credit.refunded", "group.paid", "group.refunded"];
+        payments.contains(&event.kind.as_str()) || event.kind.threshold().is_some()
+    };
     let sorted = |mut events: Vec<String>| {
         events.sort();
         events
