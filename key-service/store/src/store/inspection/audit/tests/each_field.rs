@@ -264,7 +264,7 @@ async fn open_rich(store: &Store) {
     let refund = |text, from| {
         let (id, payment_id) = id_of(text);
         let (of, note, actor) = (PaymentId::parse("pay_2"), "too much".into(), Actor::System);
-        Command::Refund { id, payment_id, amount: nanos(3), from, partial: true, of, note, actor }
+        Command::Refund { id, payment_id, amount: nanos(2), from, partial: true, of, note, actor }
     };
     let refunds = [refund("re_1", both), refund("re_2", PaidTo::Wallet(group(1)))];
     execute(store, [deposit, paid].into_iter().chain(refunds).collect(), START).await;
