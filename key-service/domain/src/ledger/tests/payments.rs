@@ -149,6 +149,15 @@ fn a_refund_takes_at_most_what_is_neither_used_nor_held() {
 }
 
 #[test]
+fn a_refund_of_credit_leaves_what_is_held() {
+    let mut book = Book::new(1_000, None);
+    book.must_hold(1, 100);
+    assert_eq!(done(book.run(&refund("re_1", 1_000, PaidTo::Account, true))), (-900, 100, true));
+    assert_eq!(book.capture(1, cost(120)).charged, nanos(100));
+    assert_eq!(book.sums(), (0, 0, 100));
+}
+
+#[test]
 fn an_overdraft_moves_with_the_limit_and_is_not_refunded() {
     let mut book = book_of_group(1_000, Some(0));
     let until = after(60);
