@@ -229,14 +229,3 @@ pub(crate) async fn show(
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_a_comma_before_every_three_digits() {
-        let texts = [0, 12, 999, 1_000, 12_345, 1_000_000].map(grouped);
-        assert_eq!(texts, ["0", "12", "999", "1,000", "12,345", "1,000,000"]);
-    }
-}

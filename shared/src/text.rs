@@ -98,6 +98,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn numbers_have_a_comma_before_every_three_digits() {
+        let texts = ["0", "12", "999", "1000", "12345", "1000000"].map(grouped);
+        assert_eq!(texts, ["0", "12", "999", "1,000", "12,345", "1,000,000"]);
+    }
+
+    #[test]
     fn a_shown_text_has_an_end_and_no_commands() {
         assert_eq!(shown("plain, größer, 漢字", 80), "plain, größer, 漢字");
         assert_eq!(shown("a\u{1b}[31mb\nc\u{202e}d\u{2028}", 80), r"a\u{1b}[31mb\u{a}c\u{202e}d\u{2028}");
