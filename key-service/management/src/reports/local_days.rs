@@ -33,6 +33,18 @@ impl LocalDays {
         local.filter(|(hour, _)| self.days.contains(&hour.day())).collect()
     }
 
+    /// Splits the sums of a day in UTC into days of the zone, at most two, each under its first hour.
+    pub(super) fn days_of(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
+        let mut days: Vec<(Hour, Sums)> = Vec::with_capacity(2);
+        for (hour, sums) in self.hours_of(day, whole, hours) {
+            match days.iter_mut().find(|(first, _)| *first == hour.midnight()) {
+                Some((_, of_day)) => *of_day = of_day.plus(sums),
+                None => days.push((hour.midnight(), sums)),
+            }
+        }
+        days
+    }
+
     /// Returns what a line counts on these days.
     pub(super) fn sums_of(&self, UsageLine { day, counts, .. }: &UsageLine) -> Sums {
         let whole = counts.of.into();

@@ -110,19 +110,21 @@ impl PartsAndRest {
     fn times(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
         match self.step {
             ChartStep::Day if self.range.hours.are_utc() => vec![(Hour::in_day(day, 0), whole)],
-            ChartStep::Day => {
-                let hours = self.range.hours_of(day, whole, hours).into_iter();
-                hours.map(|(hour, sums)| (hour.midnight(), sums)).collect()
-            }
+            ChartStep::Day => self.range.days_of(day, whole, hours),
             ChartStep::Hour => self.range.hours_of(day, whole, hours),
         }
     }
 
     /// Adds the sums of a part.
     fn add(&mut self, part: &SpendPart, day: Day, whole: Sums, hours: &HoursOfDay) {
-        for (time, sums) in self.times(day, whole, hours) {
-            let of_part = self.parts.entry(part.clone()).or_default().entry(time).or_default();
-            *of_part = of_part.plus(sums);
+        let times = self.times(day, whole, hours);
+        if times.is_empty() {
+            return;
+        }
+        let of_part = self.parts.entry(part.clone()).or_default();
+        for (time, sums) in times {
+            let at_time = of_part.entry(time).or_default();
+            *at_time = at_time.plus(sums);
         }
     }
 
