@@ -165,7 +165,7 @@ async fn an_answer_of_more_calls_than_are_given_out_is_billed_and_is_no_fault_of
             assert_eq!((answer.status, answer.cost()), (200, cost), "its own answer passes: {place}");
         } else {
             assert_eq!((answer.status, answer.header("x-should-retry")), (502, "false"), "{place}");
-            assert!(answer.text().contains("more calls"), "{place}");
+            assert!(answer.text().contains("too many tool calls"), "{place}");
         }
         assert_eq!(stack.used(&key).await, cost, "{place}");
         // The stream is delivered and billed up to the last call that the gateway accepts.
