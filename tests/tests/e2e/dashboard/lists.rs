@@ -211,7 +211,7 @@ async fn one_box_finds_keys_groups_members_generations_and_events_and_a_plaintex
     let several = viewer.get("/dashboard/find?q=customer").await;
     assert!(several.text().contains("Customer A") && several.text().contains("Customer B"), "{several}");
     let none = viewer.get("/dashboard/find?q=northwind").await;
-    assert!(none.text().contains("No key, group or member has"), "{none}");
+    assert!(none.text().contains("No key, group, member, model or deposit has"), "{none}");
     let events = stack.url("/v1/management/events");
     let events = stack.http.send_as(&stack.account.management_key, Method::GET, &events, None).await.json();
     let event = events["data"][1]["id"].as_str().unwrap();
