@@ -488,8 +488,11 @@ FAULTS = {
     ],
     "key-service-management": [
         ("a rotated operator key works on", OPERATOR_KEYS,
-         "change.put(&name, OperatorKeyRecord { expires_at: Some(end), ..record });", "let _ = end;",
+         "change.put(&name, OperatorKeyRecord { ends_at: Some(end), ..record });", "let _ = end;",
          "a_rotated_key_works_until_its_grace_ends_and_the_new_one_has_its_rights_and_its_life"),
+        ("a second rotation within the grace of an operator key shortens the life of the new key", OPERATOR_KEYS,
+         "OperatorKeyRecord { ends_at: Some(end), ..record }", "OperatorKeyRecord { expires_at: Some(end), ..record }",
+         "a_key_that_is_rotated_twice_within_its_grace_gives_its_whole_life_to_both_new_keys"),
         ("a revoked operator key works on", CREDENTIALS,
          "let key = self.store.operator_key(id).await?.map(|key| (key.status(now), key));",
          "let key = self.store.operator_key(id).await?.map(|key| (Status::Active, key));",
