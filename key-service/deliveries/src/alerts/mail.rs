@@ -124,7 +124,7 @@ fn is_of_tls(error: &smtp::Error) -> bool {
     let mut cause = error.source();
     while let Some(error) = cause {
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if inner.is_some_and(|inner| inner.is::<rustls::Error>()) {
+        if inner.is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>) {
             return true;
         }
         cause = error.source();

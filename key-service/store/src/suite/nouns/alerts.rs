@@ -1,6 +1,6 @@
 //! Cases about alerts and their messages.
 
-use shared::{ids::AlertId, wire::Noun};
+use shared::{ids::AlertId, time::Timestamp, wire::Noun};
 
 use crate::{
     store::{AlertTest, AlertTestOutcome, Error, EventSlice, Made, RaiseOutcome, Raised},
@@ -150,7 +150,7 @@ pub(crate) async fn an_account_tests_one_alert_a_minute_even_if_it_makes_it_anew
     let unknown = Err(Error::Refused(Refused::NotFound(Noun::Alert)));
     assert_eq!(test(one, 1, message(2), START.plus(BETWEEN_TESTS)).await, unknown);
     make(one, 2).await;
-    let almost = START.plus(BETWEEN_TESTS - std::time::Duration::from_millis(1));
+    let almost = Timestamp::from_millis(START.plus(BETWEEN_TESTS).millis() - 1);
     assert_eq!(test(one, 2, message(2), almost).await, lately, "another alert of the account");
     let seen = store.alerts(one).await.unwrap().remove(0);
     let event = AlertTest::Event(raised(&seen, 3).event);
