@@ -2,8 +2,8 @@ use std::{net::SocketAddr, time::Duration};
 
 use clap::{Args, ValueEnum, builder::TypedValueParser as _};
 
-/// What the public address passes on of the operators' part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// What the public address passes on of the operators' part. Each setting includes what the previous one passes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum PublicOperator {
     Off,
     Pages,

@@ -4,7 +4,7 @@
 Stripe repeats an event for days until the answer is 200, and Faregate counts each id once. So an error needs no queue.
 Refunds and disputes name a payment and no customer, so the script remembers who paid what in `stripe-payments.db`.
 """
-import hashlib, hmac, json, os, sqlite3, sys, time, urllib.parse, urllib.request
+import hashlib, hmac, json, os, sqlite3, sys, time, urllib.error, urllib.parse, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 SECRET, KEY = os.environ["STRIPE_WEBHOOK_SECRET"].encode(), os.environ["FAREGATE_OPERATOR_KEY"]
@@ -22,10 +22,28 @@ def is_signed(header, body):
     signed = any(name == "v1" and hmac.compare_digest(value.encode(), expected) for name, value in parts)
     return signed and at.isdecimal() and abs(time.time() - int(at)) <= 300
 
-def call(account, act, **body):
+def ask(account, path, body=None):
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-    url = ACCOUNTS + "external:" + urllib.parse.quote(account, safe="") + "/" + act
-    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers), timeout=20).close()
+    url = ACCOUNTS + "external:" + urllib.parse.quote(account, safe="") + path
+    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.load(answer)
+
+def call(account, act, **body):
+    return ask(account, "/" + act, body)
+
+def is_reinstated(account, dispute):
+    try:
+        return bool(ask(account, "/payments/" + urllib.parse.quote(f"{dispute}:reinstated", safe="")))
+    except urllib.error.HTTPError as error:
+        if error.code != 404:
+            raise
+        return False
+
+def restore_after(account, dispute):
+    # Who suspended the account for another reason restores it.
+    if ask(account, "")["suspended_reason"] == f"dispute {dispute}":
+        call(account, "restore")
 
 def usd(cents, currency):
     if currency != "usd":
@@ -45,11 +63,15 @@ def tell(kind, of):
         if kind.startswith("refund."):
             call(account, "refunds", payment_id=id, of=payment, amount=amount)
         elif kind.endswith("withdrawn"):
-            call(account, "suspend", reason=f"dispute {id}")
+            if not is_reinstated(account, id):
+                call(account, "suspend", reason=f"dispute {id}")
             call(account, "refunds", payment_id=id, of=payment, amount=amount, partial=True)
+            # The reinstatement may have been reported in the meantime.
+            if is_reinstated(account, id):
+                restore_after(account, id)
         else:
             call(account, "payments", payment_id=f"{id}:reinstated", amount=amount)
-            call(account, "restore")
+            restore_after(account, id)
 
 class Hook(BaseHTTPRequestHandler):
     timeout = 30

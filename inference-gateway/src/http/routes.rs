@@ -100,12 +100,8 @@ const fn for_operators(
 
 impl PublicRoute {
     /// Returns whether the public address serves the route with this setting.
-    pub(super) const fn is_served(&self, setting: PublicOperator) -> bool {
-        match (self.served_from, setting) {
-            (None | Some(PublicOperator::Off), _) | (Some(_), PublicOperator::All) => true,
-            (Some(from), PublicOperator::Pages) => matches!(from, PublicOperator::Pages),
-            (Some(_), PublicOperator::Off) => false,
-        }
+    pub(super) fn is_served(&self, setting: PublicOperator) -> bool {
+        self.served_from.is_none_or(|from| from <= setting)
     }
 }
 

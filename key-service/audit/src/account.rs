@@ -10,7 +10,7 @@ use key_service_ledger::{
     StoreError,
     names::{self, nouns as layout},
     reading::{no_answer, value},
-    stored::{AccountName, AccountProfile, AccountRecord, HolderRecord},
+    stored::{AccountClaim, AccountLabelsRecord, AccountName, AccountProfile, AccountRecord, HolderRecord},
 };
 use records::{Answer, Log, Name, Order, Question, Space};
 use shared::{
@@ -30,6 +30,7 @@ pub(super) struct AccountMoment {
     /// `None` if the store has lost the record.
     pub(super) record: Option<AccountRecord>,
     profile: Option<AccountProfile>,
+    labels: Option<AccountLabelsRecord>,
     due: Vec<Vec<u8>>,
     deposited: Vec<Vec<u8>>,
     has_entries: bool,
@@ -44,8 +45,8 @@ impl AccountMoment {
 
     /// Returns whether the store has nothing of the account.
     fn is_empty(&self) -> bool {
-        let Self { record, profile, due, deposited, has_entries, last_event } = self;
-        let has_records = record.is_some() || profile.is_some();
+        let Self { record, profile, labels, due, deposited, has_entries, last_event } = self;
+        let has_records = record.is_some() || profile.is_some() || labels.is_some();
         !has_records && due.is_empty() && deposited.is_empty() && !has_entries && *last_event == 0
     }
 }
@@ -56,7 +57,11 @@ impl Books<'_> {
         let last =
             |log: Log| Question::Values { log, from: 0, to: u64::MAX, order: Order::Descending, limit: 1 };
         let questions = vec![
-            Question::Records(vec![names::account().into(), layout::account_profile().into()]),
+            Question::Records(vec![
+                names::account().into(),
+                layout::account_profile().into(),
+                layout::account_labels().into(),
+            ]),
             Question::whole(names::DUE),
             Question::whole(names::DEPOSITED),
             last(names::JOURNAL),
@@ -74,10 +79,11 @@ impl Books<'_> {
         else {
             return Err(no_answer());
         };
-        let [account, profile] = &records[..] else { return Err(no_answer()) };
+        let [account, profile, labels] = &records[..] else { return Err(no_answer()) };
         let moment = AccountMoment {
             record: account.as_ref().map(value).transpose()?,
             profile: profile.as_ref().map(value).transpose()?,
+            labels: labels.as_ref().map(value).transpose()?,
             due,
             deposited,
             has_entries: !entry.is_empty(),
@@ -100,6 +106,12 @@ impl Books<'_> {
                     auditor.missing(Stored::AccountName);
                 }
             }
+        }
+        // An account gets its external id after the claim.
+        if let Some(external_id) = moment.labels.as_ref().and_then(|labels| labels.external_id.as_deref())
+            && self.account_of_external_id(external_id).await? != Some(account)
+        {
+            auditor.missing(Stored::ExternalId);
         }
         if let Some(AccountRecord { events, .. }) = moment.record {
             let (recorded, proven) = (Quantity::Count(events), Quantity::Count(moment.last_event));
@@ -142,6 +154,12 @@ impl Books<'_> {
         let (space, of_name) = layout::account_name(name);
         let owner = self.read().get::<AccountName>(&space, of_name).await?;
         Ok(owner.map(|owner| owner.account))
+    }
+
+    async fn account_of_external_id(&self, external_id: &str) -> Result<Option<AccountId>, StoreError> {
+        let (space, name) = layout::account_external_id(external_id);
+        let claim = self.read().get::<AccountClaim>(&space, name).await?;
+        Ok(claim.map(|claim| claim.account))
     }
 
     /// Reads the amounts of all deposits, and compares each deposit with its entry in the index and with its payment.

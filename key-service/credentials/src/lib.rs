@@ -191,17 +191,19 @@ impl Credentials {
                 }
             }
             Some(Credential { owner: Principal::ManagementKey(account, id), number: _ }) => {
-                let key = self.store.management_key(account, id).await?;
-                match (key.filter(|key| key.revoked_at.is_none()), required) {
+                let found = self.store.management_key_and_standing(account, id).await?;
+                match (found.filter(|(key, _)| key.revoked_at.is_none()), required) {
                     (Some(_), Class::Api) => Refusal::ManagementKeyNotAllowed,
                     (Some(_), Class::Operator) => Refusal::OperatorKeyRequired,
-                    (Some(key), Class::Management) if key.status(now) == Status::Expired => {
+                    (Some((key, _)), Class::Management) if key.status(now) == Status::Expired => {
                         Refusal::KeyExpired
                     }
-                    (Some(key), Class::Management) => match self.store.standing(account).await? {
-                        Some(standing) if standing.is_closed() => Refusal::AccountClosed,
-                        standing => return Ok(Identified::ManagementKey(account, key, standing)),
-                    },
+                    (Some((_, Some(standing))), Class::Management) if standing.is_closed() => {
+                        Refusal::AccountClosed
+                    }
+                    (Some((key, standing)), Class::Management) => {
+                        return Ok(Identified::ManagementKey(account, key, standing));
+                    }
                     (None, required) => unknown(required),
                 }
             }

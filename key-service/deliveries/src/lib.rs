@@ -52,6 +52,8 @@ use key_service_store::store::{Error, EventSlice, EventsPage, NumberedEvent, Que
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Pause between two checks for something that alerts report.
 const CONSIDER_EVERY: Duration = Duration::from_secs(1);
+/// Pause between two checks for webhooks of accounts that were closed a day ago.
+const END_EVERY: Duration = Duration::from_mins(1);
 /// Number of accounts that are checked at the same time.
 const LOOKED_AT_ONCE: usize = 16;
 /// Maximum number of an account's events that one check turns into deliveries, so that a busy account leaves time for
@@ -122,10 +124,17 @@ impl Dispatcher {
                 sleep(CONSIDER_EVERY).await;
             }
         };
+        let ending = async {
+            loop {
+                self.end_webhooks().await;
+                sleep(END_EVERY).await;
+            }
+        };
         tokio::select! {
             () = shutdown.cancelled() => {}
             () = looking => {}
             () = considering => {}
+            () = ending => {}
         }
         self.running.close();
         self.running.wait().await;
@@ -158,6 +167,32 @@ impl Dispatcher {
         stream::iter(looks).buffer_unordered(LOOKED_AT_ONCE).collect::<()>().await;
     }
 
+    /// Disables the webhooks of accounts that were closed a day ago.
+    async fn end_webhooks(&self) {
+        let Ok(accounts) = self.store.accounts_with_webhooks().await else { return };
+        let looks = accounts.into_iter().map(async |account| {
+            if let Err(error) = self.end_webhooks_of(account).await
+                && self.warned.lock().passes(account, Instant::now())
+            {
+                tracing::warn!(%account, %error, "cannot disable the webhooks of a closed account; trying again");
+            }
+        });
+        stream::iter(looks).buffer_unordered(LOOKED_AT_ONCE).collect::<()>().await;
+    }
+
+    async fn end_webhooks_of(&self, account: AccountId) -> Result<(), StoreError> {
+        let closed_at = self.store.standing(account).await?.and_then(|standing| standing.closed_at);
+        let now = self.clock.now();
+        if !closed_at.is_some_and(|at| end_with_account(at, now)) {
+            return Ok(());
+        }
+        let webhooks = self.store.webhooks(account).await?.into_iter();
+        for stored in webhooks.filter(|stored| stored.webhook.disabled.is_none()) {
+            self.disable(account, stored.webhook.id, DisabledReason::AccountClosed, now).await?;
+        }
+        Ok(())
+    }
+
     async fn look_at(self: &Arc<Self>, account: AccountId, look: usize) {
         if let Err(error) = self.deliver(account, look).await
             && self.warned.lock().passes(account, Instant::now())
@@ -170,13 +205,6 @@ impl Dispatcher {
     async fn deliver(self: &Arc<Self>, account: AccountId, look: usize) -> Result<(), StoreError> {
         let webhooks = self.store.webhooks(account).await?;
         let last = self.store.events(account, EventSearch::default(), EventSlice::latest(1)).await?.found;
-        let now = self.clock.now();
-        if last.first().is_some_and(|last| end_with_account(&last.event, now)) {
-            for stored in webhooks.iter().filter(|stored| stored.webhook.disabled.is_none()) {
-                self.disable(account, stored.webhook.id, DisabledReason::AccountClosed, now).await?;
-            }
-            return Ok(());
-        }
         let last = last.first().map_or(0, |event| event.number);
         if let Some(after) = page_of_look(&webhooks, last, look) {
             self.fan_out(account, &webhooks, after).await?;

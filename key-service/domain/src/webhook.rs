@@ -19,7 +19,7 @@ pub use signature::WebhookSecret;
 
 use crate::{
     credentials::digest::Digest,
-    event::{Event, EventKind},
+    event::EventKind,
     settings::{Patch, keep},
 };
 
@@ -154,14 +154,10 @@ impl Patch for WebhookPatch {
     }
 }
 
-/// Returns whether an account's webhooks end, given its last event: a day after the account was closed, so that what
-/// happened before is delivered.
-pub fn end_with_account(last: &Event, now: Timestamp) -> bool {
-    if let EventKind::WebhookDisabled { reason, .. } = &last.kind {
-        // The process that disabled this one may have died before the others.
-        return reason == DisabledReason::AccountClosed.as_str();
-    }
-    matches!(last.kind, EventKind::AccountClosed {}) && last.at.plus(GIVEN_UP_AFTER) <= now
+/// Returns whether the webhooks of an account that was closed at this time end now. They work for another day, so that
+/// what happened before is delivered.
+pub fn end_with_account(closed_at: Timestamp, now: Timestamp) -> bool {
+    closed_at.plus(GIVEN_UP_AFTER) <= now
 }
 
 impl Webhook {

@@ -103,11 +103,14 @@ async fn governed(
     let named = params.as_ref().ok().and_then(|params| params.iter().find(|(name, _)| *name == "account"));
     let account = api.management.find_account(named.map_or("", |(_, account)| account)).await?;
     Span::current().record("account", display(account.id));
-    // Closing an account again changes nothing, and a refund that was made is answered again.
+    // Closing an account again changes nothing. A payment or refund that was made is answered again, and the ledger
+    // refuses a new payment.
     let may_follow = parts.extensions.get::<ServedRoute>().is_some_and(|served| {
         matches!(
             served.route.endpoint,
-            Endpoint::Operator(OperatorEndpoint::CloseAccount | OperatorEndpoint::Refund)
+            Endpoint::Operator(
+                OperatorEndpoint::CloseAccount | OperatorEndpoint::Pay | OperatorEndpoint::Refund
+            )
         )
     });
     if account.status() == AccountStatus::Closed && !parts.method.is_safe() && !may_follow {

@@ -80,13 +80,13 @@ fn table(keys: &[OperatorKey], now: Timestamp) -> Markup {
                     p.narrow-only { code { (key.hint) } }
                     p.narrow-only { (scopes(&key.rights.scopes)) }
                     p.narrow-only { (status(key.status(now))) }
-                    p.narrow-only { "expires " (time_or(key.expires_at, "never")) }
+                    p.narrow-only { "expires " (time_or(key.end(), "never")) }
                     p.narrow-only { "used " (time_or(key.last_used_at, "never")) }
                 }
                 td.wide-only { code { (key.hint) } }
                 td.wide-only.wraps { (may(key)) }
                 td.wide-only.wraps { (networks(key)) }
-                td.wide-only { (time_or(key.expires_at, "never")) }
+                td.wide-only { (time_or(key.end(), "never")) }
                 td.wide-only { (time_or(key.last_used_at, "never")) }
                 td.wide-only { (status(key.status(now))) @if let Some(at) = key.revoked_at { " " (time(at)) } }
                 td.act {

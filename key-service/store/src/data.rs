@@ -200,17 +200,24 @@ pub struct OperatorKey {
     pub hint: String,
     pub rights: OperatorRights,
     pub created_at: Timestamp,
-    /// Time from which the key is refused, if any.
+    /// Expiry that the key was created with, if any.
     pub expires_at: Option<Timestamp>,
     /// Last recorded use. The actual last use was at most a minute later.
     pub last_used_at: Option<Timestamp>,
     /// Time of revocation, if any.
     pub revoked_at: Option<Timestamp>,
+    /// Time from which the key is refused because another key replaced it, if any.
+    pub ends_at: Option<Timestamp>,
 }
 
 impl OperatorKey {
     pub fn status(&self, now: Timestamp) -> Status {
-        status(self.revoked_at, self.expires_at, now)
+        status(self.revoked_at, self.end(), now)
+    }
+
+    /// Returns the time from which the key is refused unless it is revoked before, if any.
+    pub fn end(&self) -> Option<Timestamp> {
+        self.expires_at.into_iter().chain(self.ends_at).min()
     }
 
     /// Makes the event of the key's creation, with its rights.

@@ -104,6 +104,7 @@ fn operator_key() -> OperatorKeyRecord {
         expires_at: Some(AT),
         last_used_at: None,
         revoked_at: None,
+        ends_at: Some(AT),
     }
 }
 

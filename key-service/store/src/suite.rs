@@ -180,6 +180,7 @@ macro_rules! contract {
                 a_credential_is_found_for_good,
                 the_record_of_peppers_is_replaced_by_one_of_several_writers,
                 management_keys_are_listed_oldest_first_each_with_its_account,
+                a_management_key_that_is_not_made_leaves_no_owner_behind,
                 a_management_key_comes_back_with_its_rights,
                 a_use_of_a_management_key_is_recorded_once_a_minute,
                 a_management_key_is_revoked_once,

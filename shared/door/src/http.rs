@@ -25,8 +25,8 @@ pub use body::{
     content_length, incomplete_body, next_piece_deadline, read_body, read_body_within, require_json,
 };
 pub use forwarded::{
-    INTERNAL_TOKEN, X_ACCOUNT, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_INTERNAL_TOKEN,
-    believe_gateways,
+    Base, INTERNAL_TOKEN, X_ACCOUNT, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO, X_INTERNAL_TOKEN,
+    base, believe_gateways,
 };
 pub use framing::{ambiguity, refuse_ambiguous};
 pub use trace::{ClientRequestId, X_GATEWAY_REQUEST_ID, X_REQUEST_ID, gateway_request_id};

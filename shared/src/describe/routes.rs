@@ -12,8 +12,8 @@ use super::{
 use crate::{
     error::Code,
     wire::{
-        Endpoint, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, OPERATOR_PAGE, OPERATOR_ROUTES, ORDERS, ROUTES, Reach,
-        Route,
+        Endpoint, MAX_IDEMPOTENCY_KEY_CHARS, MAX_PAGE, OPERATOR_PAGE, OPERATOR_ROUTES, ORDERS,
+        OperatorEndpoint, ROUTES, Reach, Route,
     },
 };
 
@@ -210,7 +210,14 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
         codes.extend(PAGE);
     }
     if route.body.is_some() {
-        codes.extend(BODY.iter().chain(&[Code::StoreFull]));
+        codes.extend(BODY);
+        // A full store still takes money back and stops who must not spend.
+        let needs_room = !matches!(
+            route.endpoint,
+            Endpoint::RefundGroup
+                | Endpoint::Operator(OperatorEndpoint::Refund | OperatorEndpoint::SuspendAccount)
+        );
+        codes.extend(needs_room.then_some(Code::StoreFull));
         let reads_settings = matches!(
             route.endpoint,
             Endpoint::Of(..) | Endpoint::Operator(_) | Endpoint::PayGroup | Endpoint::RefundGroup
@@ -229,4 +236,26 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
         }
     }
     once
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_store_refuses_neither_refunds_nor_suspensions() {
+        let full = |route: &&Route| codes(route, ApiOf::Operator).contains(&Code::StoreFull);
+        let refused: Vec<Endpoint> =
+            ROUTES.iter().chain(&OPERATOR_ROUTES).filter(full).map(|route| route.endpoint).collect();
+        for endpoint in [
+            Endpoint::RefundGroup,
+            Endpoint::Operator(OperatorEndpoint::Refund),
+            Endpoint::Operator(OperatorEndpoint::SuspendAccount),
+        ] {
+            assert!(!refused.contains(&endpoint), "{endpoint:?}");
+        }
+        for endpoint in [Endpoint::PayGroup, Endpoint::Operator(OperatorEndpoint::Pay)] {
+            assert!(refused.contains(&endpoint), "{endpoint:?}");
+        }
+    }
 }

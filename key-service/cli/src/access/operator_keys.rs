@@ -125,11 +125,13 @@ struct OperatorKeyLine<'a> {
     expires_at: Option<Timestamp>,
     last_used_at: Option<Timestamp>,
     revoked_at: Option<Timestamp>,
+    ends_at: Option<Timestamp>,
 }
 
 impl<'a> OperatorKeyLine<'a> {
     fn of(key: &'a OperatorKey) -> Self {
-        let OperatorKey { id, name, hint, rights, created_at, expires_at, last_used_at, revoked_at } = key;
+        let OperatorKey { id, name, hint, rights, created_at, expires_at, last_used_at, revoked_at, ends_at } =
+            key;
         Self {
             id: *id,
             name,
@@ -141,6 +143,7 @@ impl<'a> OperatorKeyLine<'a> {
             expires_at: *expires_at,
             last_used_at: *last_used_at,
             revoked_at: *revoked_at,
+            ends_at: *ends_at,
         }
     }
 }
@@ -157,7 +160,7 @@ fn row(key: &OperatorKey) -> [String; 9] {
         scopes.join(","),
         networks.unwrap_or_else(|| "any".to_owned()),
         key.created_at.to_string(),
-        time(key.expires_at),
+        time(key.end()),
         time(key.last_used_at),
         time(key.revoked_at),
     ]

@@ -327,7 +327,7 @@ async fn a_suspended_account_reports_nothing_and_once_it_is_restored_only_what_h
 }
 
 #[tokio::test]
-async fn a_closed_account_reports_nothing_so_that_its_webhooks_can_end() {
+async fn a_closed_account_reports_nothing() {
     let receiver = Receiver::answers(OK).await;
     let desk = Desk::open(None).await;
     let key = desk.key("one", None).await;

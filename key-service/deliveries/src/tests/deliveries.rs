@@ -6,6 +6,7 @@ use shared::{
     clock::{Clock as _, System},
     ids::{AccountId, GenerationId},
     key::Prefix,
+    money::NanoUsd,
 };
 
 use super::*;
@@ -14,11 +15,15 @@ use domain::{
     digest::Peppers,
     event::{Actor, EventSearch},
     key::{ApiKey, KeyPatch},
-    ledger::StandingAct,
+    ledger::{PaidTo, StandingAct},
+    payment::PaymentId,
     webhook::{DisabledReason, Webhook, WebhookPatch},
 };
 use key_service_credentials::Credentials;
-use key_service_management::{Management, governed::Governed as _, testing::Office, webhooks::MAX_WEBHOOKS};
+use key_service_management::{
+    Management, accounts::payments::NewRefund, governed::Governed as _, testing::Office,
+    webhooks::MAX_WEBHOOKS,
+};
 use key_service_records::servers::PATIENCE;
 use key_service_store::store::{
     EventSlice, Ledger as _, Store,
@@ -79,6 +84,7 @@ fn dispatcher_of(office: &Office) -> Arc<Dispatcher> {
 
 /// Checks all accounts once, and waits until the attempts end.
 async fn settle(dispatcher: &Arc<Dispatcher>) {
+    dispatcher.end_webhooks().await;
     dispatcher.look().await;
     dispatcher.running.close();
     dispatcher.running.wait().await;
@@ -263,6 +269,18 @@ async fn a_day_after_an_account_was_closed_its_webhooks_end() {
     assert!(told.contains("account.suspended") && told.contains("account.closed"), "{told:?}");
     desk.pass(Duration::from_hours(22)).await;
     assert_eq!(desk.reason().await, None, "what waits is delivered for a day");
+    let refund = NewRefund {
+        payment_id: PaymentId::parse("re_1").unwrap(),
+        amount: NanoUsd::from_usd(1),
+        from: PaidTo::Account,
+        partial: true,
+        of: None,
+        note: String::new(),
+    };
+    desk.office.management.refund(desk.account, refund, Actor::System).await.unwrap();
+    let events = desk.office.store.events_after(desk.account, 0, 100).await.unwrap().events;
+    let last = events.last().map(|numbered| numbered.event.kind.as_str());
+    assert_eq!(last, Some("credit.refunded"), "the closure is not the last event");
     desk.pass(Duration::from_hours(2)).await;
     assert_eq!(desk.reason().await, Some(DisabledReason::AccountClosed));
     let second = desk.office.management.webhook(desk.account, second.id).await.unwrap();

@@ -11,14 +11,14 @@ use domain::{
     member::{LinkMaker, Member, MemberRefused, Role},
     settings::Patch,
 };
-use http::{HeaderName, StatusCode, header, request::Parts};
+use http::{StatusCode, header, request::Parts};
 use shared::{
     error::{ApiError, Code},
     ids::{GroupId, MemberId},
     wire::{Kept, MemberField, Value},
 };
 use shared_door::{
-    http::{X_FORWARDED_HOST, X_FORWARDED_PROTO, ok},
+    http::{X_FORWARDED_PROTO, base, ok},
     serve::OverTls,
 };
 
@@ -179,11 +179,12 @@ impl FromRequestParts<Api> for PublicAddress {
         if let Some(configured) = &api.public_url {
             return Ok(Self(configured.to_string()));
         }
-        let text = |name: &HeaderName| parts.headers.get(name)?.to_str().ok();
-        let over_tls = || parts.extensions.get::<OverTls>().map_or("http", |_| "https");
-        let proto = text(&X_FORWARDED_PROTO).unwrap_or_else(over_tls);
-        let host = text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST));
-        let host = host.map(str::to_owned).or_else(|| parts.uri.authority().map(ToString::to_string));
-        Ok(Self(format!("{proto}://{}", host.unwrap_or_default())))
+        // A gateway's own connection may use TLS where its client's does not.
+        let is_direct = !parts.headers.contains_key(X_FORWARDED_PROTO);
+        let mut base = base(&parts.headers, is_direct && parts.extensions.get::<OverTls>().is_some());
+        if base.host.is_empty() {
+            base.host = parts.uri.authority().map_or_else(String::new, ToString::to_string);
+        }
+        Ok(Self(base.to_string()))
     }
 }

@@ -108,6 +108,7 @@ pub struct OperatorKeyRecord {
     pub rights: OperatorRights,
     #[n(3)]
     pub created_at: Timestamp,
+    /// Expiry that the key was created with. A rotation does not change it.
     #[n(4)]
     pub expires_at: Option<Timestamp>,
     /// Last recorded use. The last use was within a minute of it.
@@ -115,6 +116,9 @@ pub struct OperatorKeyRecord {
     pub last_used_at: Option<Timestamp>,
     #[n(6)]
     pub revoked_at: Option<Timestamp>,
+    /// Time from which the key is refused because another key replaced it.
+    #[n(7)]
+    pub ends_at: Option<Timestamp>,
 }
 
 /// The account of a management key. Space `management-keys/…`, set `management key owners`, name: the key's id. It is

@@ -184,6 +184,7 @@ impl Management {
             expires_at,
             last_used_at: None,
             revoked_at: None,
+            ends_at: None,
         };
         (NewOperatorKey { key, digest, most: MAX_OPERATOR_KEYS }, plaintext)
     }
@@ -279,6 +280,29 @@ mod tests {
         let long = Duration::from_secs(MAX_GRACE_SECONDS + 1);
         let refusal = desk.rotate_operator_key(listed[2].id, long, Actor::System).await;
         assert_eq!(refused(refusal.map(drop)), OperatorKeyRefused::LongGrace);
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_rotated_twice_within_its_grace_gives_its_whole_life_to_both_new_keys() {
+        let office = Office::open();
+        let desk = &office.management;
+        let expires_at = Timestamp::parse("2026-11-30T02:11:05Z");
+        let settings = OperatorKeySettings { expires_at, ..settings(&[OperatorScope::Read]) };
+        let old = desk.create_operator_key(settings, Actor::System).await.unwrap();
+        let id = may(&office, &old).await.unwrap().id;
+        office.clock.set("2026-11-25T02:11:05Z");
+        let [hour, day] = [1, 24].map(Duration::from_hours);
+        for grace in [hour, day] {
+            let new = desk.rotate_operator_key(id, grace, Actor::System).await.unwrap();
+            let made = may(&office, &new).await.unwrap();
+            assert_eq!((made.expires_at, made.ends_at), (Timestamp::parse("2026-12-05T02:11:05Z"), None));
+        }
+        let first = desk.find_operator_key(id).await.unwrap();
+        let ends_at = Timestamp::parse("2026-11-25T03:11:05Z");
+        assert_eq!((first.expires_at, first.ends_at, first.end()), (expires_at, ends_at, ends_at));
+        office.clock.set("2026-11-25T03:11:05Z");
+        let ended = Err(OperatorRefusal::Credential(Refusal::KeyExpired));
+        assert_eq!(may(&office, &old).await, ended, "a longer grace does not move an end that is set");
     }
 
     #[tokio::test]

@@ -43,7 +43,7 @@ impl Management {
         if let Some(external_id) = &external_id
             && let Some(account) = self.store.account_with_external_id(external_id).await?
         {
-            return Ok((self.found(account).await?, false));
+            return Ok((account, false));
         }
         let name = settings.name.unwrap_or_default();
         if !is_name(&name, MAX_LABEL_CHARS) {
@@ -66,11 +66,15 @@ impl Management {
 
     /// Finds an account by its id, or by its external id after `external:`. The operators' account is not found.
     pub async fn find_account(&self, text: &str) -> Result<AccountSummary, Error<RegistryRefused>> {
-        let id = match text.strip_prefix(BY_EXTERNAL_ID) {
-            Some(external_id) => self.store.account_with_external_id(external_id).await?,
-            None => text.parse().ok(),
-        };
-        self.found(id.ok_or(Error::Refused(RegistryRefused::NotFound))?).await
+        let not_found = Error::Refused(RegistryRefused::NotFound);
+        match (text.strip_prefix(BY_EXTERNAL_ID), text.parse::<AccountId>()) {
+            (Some(external_id), _) => {
+                let found = self.store.account_with_external_id(external_id).await?;
+                found.filter(|account| account.id != operators()).ok_or(not_found)
+            }
+            (None, Ok(id)) => self.found(id).await,
+            (None, Err(_)) => Err(not_found),
+        }
     }
 
     /// Changes what operators record about an account.
@@ -98,7 +102,9 @@ impl Management {
         to: StandingAct,
         actor: Actor,
     ) -> Result<AccountSummary, Error<RegistryRefused>> {
-        self.found(account).await?;
+        if account == operators() {
+            return Err(Error::Refused(RegistryRefused::NotFound));
+        }
         if let StandingAct::Suspend(reason) = &to
             && !is_name(reason, MAX_REASON_CHARS)
         {
@@ -135,12 +141,15 @@ impl Listed for AccountSummary {
         };
         let one = match (&filter.external_id, &filter.name) {
             (Some(external_id), _) => Some(store.account_with_external_id(external_id).await?),
-            (None, Some(name)) => Some(store.account_named(name).await?),
+            (None, Some(name)) => Some(match store.account_named(name).await? {
+                Some(id) => store.account_by_id(id).await?,
+                None => None,
+            }),
             (None, None) => None,
         };
-        if let Some(id) = one {
-            let found = store.accounts_by_id(id.into_iter().collect()).await?;
-            let items = found.into_iter().filter(|account| after.is_none() && is_wanted(account)).collect();
+        if let Some(found) = one {
+            let found = found.into_iter();
+            let items = found.filter(|account| after.is_none() && is_wanted(account)).collect();
             return Ok(Page { items, has_more: false });
         }
         let mut ids: Vec<AccountId> = store.account_names().await?.into_iter().map(|(id, _)| id).collect();

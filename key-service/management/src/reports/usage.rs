@@ -258,10 +258,10 @@ impl Management {
                 continue;
             }
             let amounts = deposits.iter().map(|deposit| deposit.deposited.amount.nanos());
-            let (deposited, refunded) = amounts.fold((0, 0), |(deposited, refunded), amount| {
-                (deposited + amount.max(0), refunded - amount.min(0))
+            let (deposited, refunded) = amounts.fold((0_i64, 0_i64), |(deposited, refunded), amount| {
+                (deposited.saturating_add(amount.max(0)), refunded.saturating_sub(amount.min(0)))
             });
-            let used = deposited - refunded - funds.credit.nanos();
+            let used = deposited.saturating_sub(refunded).saturating_sub(funds.credit.nanos());
             let [deposited, refunded, used] = [deposited, refunded, used].map(NanoUsd::from_nanos);
             return Ok(Money { credit: funds.credit, held: funds.held, deposited, refunded, used });
         }

@@ -10,7 +10,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use cookie::{Cookie, SameSite, time::Duration};
 use http::{HeaderMap, HeaderName, header, request::Parts};
 use shared::secret::same;
-use shared_door::http::{X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO};
+use shared_door::http::{Base, X_FORWARDED_FOR, base};
 
 use crate::{
     app::{App, Site},
@@ -88,11 +88,11 @@ impl Browser {
     /// Reads the headers of a request.
     pub fn of(headers: &HeaderMap, behind_tls: bool) -> Self {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-        let secure = behind_tls || text(&X_FORWARDED_PROTO) == Some("https");
+        let Base { is_secure: secure, host } = base(headers, behind_tls);
         let token = |name| cookie(headers, name, secure).and_then(Token::parse);
         Self {
             secure,
-            host: text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST)).unwrap_or_default().to_owned(),
+            host,
             address: text(&X_FORWARDED_FOR).unwrap_or_default().to_owned(),
             agent: text(&header::USER_AGENT).unwrap_or_default().to_owned(),
             referer: text(&header::REFERER).unwrap_or_default().to_owned(),
@@ -125,7 +125,7 @@ impl Browser {
 
     /// Returns the scheme and host that clients use, for commands that readers paste.
     pub fn base(&self) -> String {
-        format!("{}://{}", if self.secure { "https" } else { "http" }, self.host)
+        Base { is_secure: self.secure, host: self.host.clone() }.to_string()
     }
 
     /// Returns a `Set-Cookie` header that stores a session. Its path is the whole site, as the `__Host-` prefix
@@ -264,6 +264,7 @@ fn cookies(headers: &HeaderMap, secure: bool) -> impl Iterator<Item = (&str, &st
 mod tests {
     use http::HeaderValue;
     use shared::served::ServedHosts;
+    use shared_door::http::{X_FORWARDED_HOST, X_FORWARDED_PROTO};
 
     use super::*;
 

@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// Remembers what has been considered for an alert, and writes what it reports. A suspended or closed account
-    /// reports nothing, so the event of the closure stays the last one.
+    /// reports nothing.
     pub async fn raise_alert(
         &self,
         account: AccountId,

@@ -155,6 +155,7 @@ impl Store {
     ) -> Result<Vec<Deposit>, StoreError> {
         let (space, mut payments) = (names::space(account), Vec::new());
         let mut last = after.map(|deposit| names::deposited(deposit.at(), deposit.id));
+        let mut asked = AT_ONCE.min(limit);
         while payments.len() < limit {
             let (range, order) = match (order, last.take()) {
                 (ListOrder::Ascending, last) => {
@@ -163,7 +164,6 @@ impl Store {
                 }
                 (ListOrder::Descending, last) => ((Vec::new(), last), Order::Descending),
             };
-            let asked = AT_ONCE.min(limit - payments.len());
             let entries = self.read().entries(&space, names::DEPOSITED, range, order, asked).await?;
             let ids: Vec<_> = entries.iter().map(|entry| deposit_id(entry)).collect::<Result<_, _>>()?;
             let found = self.deposits_of(&space, &ids).await?.into_iter();
@@ -172,7 +172,10 @@ impl Store {
             if entries.len() < asked {
                 break;
             }
+            // Deposits without an id may be in between, so the rest is read in large parts.
+            asked = AT_ONCE;
         }
+        payments.truncate(limit);
         Ok(payments)
     }
 
@@ -180,8 +183,8 @@ impl Store {
     /// first.
     pub async fn deposits(&self, account: AccountId, limit: usize) -> Result<Vec<Deposit>, StoreError> {
         let (space, mut deposits, mut end) = (names::space(account), Vec::new(), None);
+        let mut asked = AT_ONCE.min(limit);
         while deposits.len() < limit {
-            let asked = AT_ONCE.min(limit - deposits.len());
             let range = (Vec::new(), end.take());
             let entries =
                 self.read().entries(&space, names::DEPOSITED, range, Order::Descending, asked).await?;
@@ -192,7 +195,10 @@ impl Store {
             if entries.len() < asked {
                 break;
             }
+            // Payments of wallets may be in between, so the rest is read in large parts.
+            asked = AT_ONCE;
         }
+        deposits.truncate(limit);
         Ok(deposits)
     }
 

@@ -1,12 +1,14 @@
 //! Headers in which a gateway tells a key-service about a client's connection. They are trusted only if the caller has
 //! the internal token.
 
+use std::fmt;
+
 use axum::{
     extract::{Request, State},
     middleware::Next,
     response::Response,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use shared_config::internal_token::InternalToken;
 
 use crate::serve::PeerAddress;
@@ -25,6 +27,32 @@ pub const X_INTERNAL_TOKEN: HeaderName = HeaderName::from_static(INTERNAL_TOKEN)
 /// Header with the account of the member who requested a page. A key-service adds it to its answer. The gateway uses it
 /// for its own limits, and does not pass it on to the client.
 pub const X_ACCOUNT: HeaderName = HeaderName::from_static("x-account");
+
+/// Where a client sent its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Whether the client uses TLS.
+    pub is_secure: bool,
+    /// Host and port; empty if the headers do not name them.
+    pub host: String,
+}
+
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", if self.is_secure { "https" } else { "http" }, self.host)
+    }
+}
+
+/// Returns where a client sent its request: what a gateway says, or else the request itself. `behind_tls` says that
+/// clients use TLS, whatever the headers say.
+pub fn base(headers: &HeaderMap, behind_tls: bool) -> Base {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let host = text(&X_FORWARDED_HOST).or_else(|| text(&header::HOST));
+    Base {
+        is_secure: behind_tls || text(&X_FORWARDED_PROTO) == Some("https"),
+        host: host.unwrap_or_default().to_owned(),
+    }
+}
 
 /// Middleware: removes the internal token from a request. If the token is missing or wrong, this also removes the
 /// headers that only a gateway may send, and uses the connection's address as the client's address.

@@ -85,9 +85,17 @@ fn credit(stack: &Stack) -> Value {
     accounts.as_array().unwrap().iter().find(|account| account["name"] == "Acme").unwrap()["credit"].clone()
 }
 
+fn account_url(stack: &Stack) -> String {
+    format!("{}/v1/operator/accounts/external:cus%201", stack.server().address("key-http"))
+}
+
 async fn status(stack: &Stack, key: &str) -> Value {
-    let url = format!("{}/v1/operator/accounts/external:cus%201", stack.server().address("key-http"));
-    stack.http.send_as(key, Method::GET, &url, None).await.json()["status"].clone()
+    stack.http.send_as(key, Method::GET, &account_url(stack), None).await.json()["status"].clone()
+}
+
+fn disputed(kind: &str, dispute: &str) -> Value {
+    let dispute = json!({"id": dispute, "amount": 500, "currency": "usd", "payment_intent": "pi_2"});
+    event(&format!("charge.dispute.funds_{kind}"), &dispute)
 }
 
 #[apply(fact)]
@@ -132,15 +140,33 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
     assert_eq!(credit(&stack), json!(22.49));
 
     // A dispute suspends the account and takes what there is; once it is won, the account goes on with the money.
-    let dispute = json!({"id": "dp_1", "amount": 500, "currency": "usd", "payment_intent": "pi_2"});
     for _ in 0..2 {
-        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_withdrawn", &dispute)).await, 200);
+        assert_eq!(hook.send(&stack, &disputed("withdrawn", "dp_1")).await, 200);
         assert_eq!((credit(&stack), status(&stack, &key).await), (json!(17.49), json!("suspended")));
     }
     for _ in 0..2 {
-        assert_eq!(hook.send(&stack, &event("charge.dispute.funds_reinstated", &dispute)).await, 200);
+        assert_eq!(hook.send(&stack, &disputed("reinstated", "dp_1")).await, 200);
         assert_eq!((credit(&stack), status(&stack, &key).await), (json!(22.49), json!("active")));
     }
+
+    // A withdrawal that is reported after its reinstatement, or once more, suspends nothing.
+    for (kind, dispute, after) in
+        [("withdrawn", "dp_1", 22.49), ("reinstated", "dp_2", 27.49), ("withdrawn", "dp_2", 22.49)]
+    {
+        assert_eq!(hook.send(&stack, &disputed(kind, dispute)).await, 200);
+        assert_eq!((credit(&stack), status(&stack, &key).await), (json!(after), json!("active")));
+    }
+
+    // A won dispute does not end a suspension for another reason.
+    let suspend = format!("{}/suspend", account_url(&stack));
+    let reason = Some(json!({"reason": "Invoice 7 is unpaid."}));
+    assert_eq!(stack.http.send_as(&key, Method::POST, &suspend, reason).await.status, 200);
+    for (kind, after) in [("withdrawn", 17.49), ("reinstated", 22.49)] {
+        assert_eq!(hook.send(&stack, &disputed(kind, "dp_3")).await, 200);
+        assert_eq!((credit(&stack), status(&stack, &key).await), (json!(after), json!("suspended")));
+    }
+    let restore = format!("{}/restore", account_url(&stack));
+    assert_eq!(stack.http.send_as(&key, Method::POST, &restore, None).await.status, 200);
 
     // While Faregate is away, the event waits for its next attempt.
     stack.server().kill();

@@ -13,6 +13,8 @@ pub enum Stored {
     AccountName,
     AccountMoney,
     AccountProfile,
+    /// The account's entry in the index of external ids.
+    ExternalId,
     /// The account's entry in the index of accounts with open holds.
     Holder,
     Money(BudgetOwner),
@@ -63,6 +65,7 @@ impl Stored {
             Self::AccountName
             | Self::AccountMoney
             | Self::AccountProfile
+            | Self::ExternalId
             | Self::Holder
             | Self::Bill(_)
             | Self::Deposit(_)
@@ -79,6 +82,7 @@ impl fmt::Display for Stored {
             Self::AccountName => f.write_str("the account's entry in the index of names"),
             Self::AccountMoney => f.write_str("the account's record of money"),
             Self::AccountProfile => f.write_str("the account's profile"),
+            Self::ExternalId => f.write_str("the account's entry in the index of external ids"),
             Self::Holder => f.write_str("the account's entry in the index of accounts with open holds"),
             Self::Money(of) => write!(f, "the record of money of {of}"),
             Self::Profile(of) => write!(f, "the profile of {of}"),

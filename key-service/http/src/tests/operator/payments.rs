@@ -122,6 +122,30 @@ async fn a_refund_takes_what_is_there_and_says_what_was_missing() {
 }
 
 #[tokio::test]
+async fn a_closed_account_answers_earlier_payments_again_and_takes_no_others() {
+    let desk = Desk::open().await;
+    let (operator, path) = (desk.operator(&OperatorScope::ALL).await, account_path(&desk));
+    let (payments, refunds) = (format!("{path}/payments"), format!("{path}/refunds"));
+    let payment = json!({"payment_id": "pay_1", "amount": 5, "note": "May"});
+    let everything = json!({"payment_id": "re_1", "amount": 900, "partial": true});
+    let paid = operator.post(&payments, &payment).await;
+    let refunded = operator.post(&refunds, &everything).await;
+    assert_eq!((paid.status.as_u16(), refunded.status.as_u16()), (201, 201));
+    operator.post(&format!("{path}/suspend"), &json!({"reason": "left"})).await;
+    let closed = operator.call(Method::POST, &format!("{path}/close"), "").await;
+    assert_eq!((closed.status.as_u16(), &closed.json["status"]), (200, &json!("closed")), "{}", closed.text);
+    for (route, body, first) in [(&payments, &payment, &paid), (&refunds, &everything, &refunded)] {
+        let again = operator.post(route, body).await;
+        assert_eq!((again.status.as_u16(), &again.json), (200, &first.json));
+    }
+    let other = json!({"payment_id": "pay_2", "amount": 5});
+    operator.post(&payments, &other).await.is_error(409, "account_closed", Some("account"));
+    let differs = json!({"payment_id": "pay_1", "amount": 6});
+    operator.post(&payments, &differs).await.is_error(409, "payment_differs", Some("payment_id"));
+    assert_eq!(operator.get(&path).await.json["credit"], json!(0));
+}
+
+#[tokio::test]
 async fn an_owner_shares_out_credit_among_wallets_and_makes_none() {
     let desk = Desk::open().await;
     let group = desk.group(r#"{"limit": 0}"#).await;

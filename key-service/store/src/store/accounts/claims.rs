@@ -17,7 +17,7 @@ use key_service_ledger::{
 use shared::ids::AccountId;
 
 use crate::{
-    data::NewAccount,
+    data::{AccountSummary, NewAccount},
     error::Error,
     store::{base::Store, layout},
 };
@@ -98,12 +98,14 @@ impl Store {
     }
 
     /// Finds an account by the operator's own id, through an index.
-    pub async fn account_with_external_id(&self, external_id: &str) -> Result<Option<AccountId>, StoreError> {
+    pub async fn account_with_external_id(
+        &self,
+        external_id: &str,
+    ) -> Result<Option<AccountSummary>, StoreError> {
         let (space, name) = layout::account_external_id(external_id);
         let Some(claim) = self.read().get::<AccountClaim>(&space, name).await? else { return Ok(None) };
-        let labels = self.labels_of(claim.account).await?;
-        let is_kept = labels.is_some_and(|labels| labels.external_id.as_deref() == Some(external_id));
-        Ok(is_kept.then_some(claim.account))
+        let found = self.account_by_id(claim.account).await?;
+        Ok(found.filter(|account| account.labels.external_id.as_deref() == Some(external_id)))
     }
 
     /// Changes what operators record about an account. An account keeps its first external id.

@@ -7,11 +7,12 @@ use domain::{
     access::is_noted,
     event::{Act, EventKind},
     governed::Made,
+    ledger::Standing,
 };
 use key_service_ledger::{
     Change, StoreError,
-    names::RecordName,
-    stored::{IdList, ManagementKeyOwner, ManagementKeyRecord},
+    names::{self, RecordName},
+    stored::{AccountRecord, IdList, ManagementKeyOwner, ManagementKeyRecord},
     view::View,
 };
 use records::Space;
@@ -25,7 +26,7 @@ use crate::{
     error::Error,
     store::{
         accounts::insert_id,
-        base::{Store, damaged},
+        base::{Store, damaged, value},
         idempotency::OnceRequest,
         layout,
     },
@@ -80,12 +81,30 @@ impl Store {
             let is_there = add_key(change, &key, act)?;
             if is_there { Ok(Made::New(id)) } else { Err(Error::Refused(ManagementKeyNotMade::TooMany)) }
         };
-        let made = self.make_once(request, find, create).await?;
-        if let Made::New(_) = made {
-            let owner = Principal::ManagementKey(account, id);
-            self.put_credential(&key.digest, Credential::first(owner)).await?;
+        let made = self.make_once(request, find, create).await;
+        match &made {
+            Ok(Made::New(_)) => {
+                let owner = Principal::ManagementKey(account, id);
+                self.put_credential(&key.digest, Credential::first(owner)).await?;
+            }
+            Ok(Made::Existing(_) | Made::Replayed(_)) | Err(Error::Refused(_)) => self.disown(id).await,
+            // The key may have been made.
+            Err(Error::Store(_)) => {}
         }
-        Ok(made)
+        made
+    }
+
+    /// Removes the record of the owner of a key that was not made. If the store cannot be reached, the record stays,
+    /// but it leads to no key.
+    async fn disown(&self, id: ManagementKeyId) {
+        let (space, of_owner) = owner_record(id);
+        let disowned = self.note(&space, |view| {
+            view.remove(&of_owner);
+            Ok(())
+        });
+        if let Err(error) = disowned.await {
+            tracing::warn!(%error, "cannot remove the owner of a management key that was not made");
+        }
     }
 
     /// Lists the account's management keys, oldest first.
@@ -105,6 +124,19 @@ impl Store {
     ) -> Result<Option<ManagementKey>, StoreError> {
         let key = self.read().get(&layout::space(account), key_name(id)).await?;
         Ok(key.map(|key| read_key(id, key)))
+    }
+
+    /// Finds a management key of the account, and the account's standing at the same moment.
+    pub async fn management_key_and_standing(
+        &self,
+        account: AccountId,
+        id: ManagementKeyId,
+    ) -> Result<Option<(ManagementKey, Option<Standing>)>, StoreError> {
+        let asked = vec![key_name(id).into(), names::account().into()];
+        let found = self.read().records_of(&layout::space(account), asked).await?;
+        let [Some(key), money] = &found[..] else { return Ok(None) };
+        let money = money.as_ref().map(value::<AccountRecord>).transpose()?;
+        Ok(Some((read_key(id, value(key)?), money.and_then(|account| account.money.standing))))
     }
 
     /// Records the use of a management key, unless the last recorded use was less than

@@ -6,6 +6,7 @@
 use domain::{
     access::is_noted,
     event::{Act, EventKind},
+    key::Status,
 };
 use key_service_ledger::{
     Change, StoreError,
@@ -58,21 +59,21 @@ impl Store {
             let Some(record) = change.get::<OperatorKeyRecord>(&name)? else {
                 return Ok(OperatorKeyMade::NoPrevious);
             };
-            let has_ended = record.expires_at.is_some_and(|end| end <= act.at);
-            if record.revoked_at.is_some() || has_ended {
+            let before = read_key(*previous, record.clone());
+            if before.status(act.at) != Status::Active {
                 return Ok(OperatorKeyMade::NoPrevious);
             }
             if !add(change, new)? {
                 return Ok(OperatorKeyMade::TooMany);
             }
-            let end = record.expires_at.map_or(*ends_at, |end| end.min(*ends_at));
+            let end = before.end().map_or(*ends_at, |end| end.min(*ends_at));
             let rotated = EventKind::OperatorKeyRotated {
                 operator_key_id: *previous,
                 name: record.name.clone(),
                 new_operator_key_id: new.key.id,
                 previous_key_expires_at: end,
             };
-            change.put(&name, OperatorKeyRecord { expires_at: Some(end), ..record });
+            change.put(&name, OperatorKeyRecord { ends_at: Some(end), ..record });
             change.event(act.event(0, None, None, rotated));
             Ok(OperatorKeyMade::Made)
         };
@@ -173,12 +174,13 @@ fn key_name(id: OperatorKeyId) -> RecordName<OperatorKeyRecord> {
 }
 
 fn write_key(key: &OperatorKey) -> OperatorKeyRecord {
-    let OperatorKey { id: _, name, hint, rights, created_at, expires_at, last_used_at, revoked_at } =
-        key.clone();
-    OperatorKeyRecord { name, hint, rights, created_at, expires_at, last_used_at, revoked_at }
+    let OperatorKey { id: _, name, hint, rights, created_at, expires_at, last_used_at, .. } = key.clone();
+    let OperatorKey { revoked_at, ends_at, .. } = *key;
+    OperatorKeyRecord { name, hint, rights, created_at, expires_at, last_used_at, revoked_at, ends_at }
 }
 
 fn read_key(id: OperatorKeyId, key: OperatorKeyRecord) -> OperatorKey {
-    let OperatorKeyRecord { name, hint, rights, created_at, expires_at, last_used_at, revoked_at } = key;
-    OperatorKey { id, name, hint, rights, created_at, expires_at, last_used_at, revoked_at }
+    let OperatorKeyRecord { name, hint, rights, created_at, expires_at, last_used_at, revoked_at, ends_at } =
+        key;
+    OperatorKey { id, name, hint, rights, created_at, expires_at, last_used_at, revoked_at, ends_at }
 }

@@ -5,12 +5,15 @@ use shared::ids::Principal;
 
 use crate::{
     store::{
-        AccountSummary, Capacity as _, Credential, Error, Ledger as _, ManagementKey, NewAccount,
-        NewManagementKey, StoreError, operators,
+        AccountSummary, Capacity as _, Credential, Error, Ledger as _, Made, ManagementKey,
+        ManagementKeyNotMade, NewAccount, NewManagementKey, Store, StoreError, layout, operators,
     },
     suite::{
         Subject, act, after, capture, digest, hold, make_key, nanos, new_key,
-        nouns::steps::{management_key, member, new_management_key},
+        nouns::{
+            keys::attempt,
+            steps::{management_key, member, new_management_key},
+        },
         open_account, open_account_with,
     },
 };
@@ -155,6 +158,34 @@ pub(crate) async fn management_keys_are_listed_oldest_first_each_with_its_accoun
     assert_eq!(store.management_key(mine, one).await.unwrap(), Some(management_key(1)));
     assert_eq!(store.management_key(mine, two).await.unwrap(), None);
     assert_eq!(store.management_key(theirs, two).await.unwrap(), Some(management_key(2)));
+}
+
+pub(crate) async fn a_management_key_that_is_not_made_leaves_no_owner_behind(subject: &mut impl Subject) {
+    let account = open_account(subject.store(), 1).await;
+    let owners = async |store: &Store| {
+        let mut owners = 0;
+        for part in layout::parts("management-keys") {
+            owners += store.all_of_set(&part, layout::MANAGEMENT_KEY_OWNERS).await.unwrap().len();
+        }
+        owners
+    };
+    let make = async |store: &Store, n, most, (key, request): (&str, &str)| {
+        let new = NewManagementKey { most, ..new_management_key(account, n) };
+        store.create_management_key_once(new, Some(attempt(key, request, START)), &act(START)).await
+    };
+    let store = subject.store();
+    let first = management_key(1).id;
+    assert_eq!(make(store, 1, 9, ("once", "a")).await, Ok(Made::New(first)));
+    assert_eq!(make(store, 2, 9, ("once", "a")).await, Ok(Made::Replayed(first)));
+    let reused = Err(Error::Refused(ManagementKeyNotMade::Reused));
+    assert_eq!(make(store, 3, 9, ("once", "b")).await, reused);
+    let too_many = Err(Error::Refused(ManagementKeyNotMade::TooMany));
+    assert_eq!(make(store, 4, 1, ("twice", "a")).await, too_many);
+    subject.interrupt().await;
+    let store = subject.store();
+    assert_eq!(owners(store).await, 1);
+    assert_eq!(make(store, 1, 9, ("once", "a")).await, Ok(Made::New(first)), "the call is repeated");
+    assert!(store.revoke_management_key(first, &act(START)).await.unwrap().is_some());
 }
 
 pub(crate) async fn a_management_key_comes_back_with_its_rights(subject: &mut impl Subject) {

@@ -7,15 +7,16 @@ mod wallets;
 use std::sync::Arc;
 
 use domain::{
-    audit::{Audit, Figure, Quantity, Wrong},
+    audit::{Audit, Figure, Quantity, Stored, Wrong},
     ledger::{
         Bounds, Budget, Command, Key, NewHold, Progress, Window,
         histories::{START, account, generation, group, key, new_hold},
     },
+    settings::AccountLabels,
 };
 use key_service_audit::AUDIT_ATTEMPTS;
-use key_service_ledger::names;
-use records::{Commit, Records, Write, maps::Maps};
+use key_service_ledger::{names, stored::AccountClaim, view::FORM};
+use records::{Commit, Record, Records, Revision, Write, maps::Maps};
 use shared::{
     calendar::Per,
     generation::{ModelApi, Origin},
@@ -26,7 +27,7 @@ use shared::{
 };
 
 use crate::{
-    store::{EVENTS_KEPT, EventBounds, Ledger, Store, StoreRetention},
+    store::{EVENTS_KEPT, EventBounds, Ledger, NewAccount, Store, StoreRetention, layout},
     suite::{FrozenClock, act, nanos, new_group, new_key, open_account_with},
 };
 
@@ -132,6 +133,25 @@ async fn a_journal_that_lost_its_beginning_is_found_and_proves_the_rest() {
     // In a copy of a store that drops entries, it is recorded where the journal begins.
     store.note_first_entries().await.unwrap();
     assert_eq!(audit(&store).await.wrong, []);
+}
+
+#[tokio::test]
+async fn an_external_id_that_leads_nowhere_or_to_another_account_is_named() {
+    let records = Arc::new(Maps::default());
+    let store = store(&records, None);
+    let labels = AccountLabels { external_id: Some("cus_1".into()), ..AccountLabels::default() };
+    let new = NewAccount { id: account(1), name: "Acme".into(), created_at: START };
+    store.open_account(new, &labels, None).await.unwrap();
+    assert_eq!(audit(&store).await.wrong, []);
+    let (space, name) = layout::account_external_id("cus_1");
+    let other = AccountClaim { account: account(2), created_at: START, name: "Acme".into() };
+    let stolen = Write::Put(name.clone().into(), Record::of(Revision([7; 8]), FORM, &other));
+    for damage in [stolen, Write::Remove(name.into())] {
+        records.commit(&space, Commit { guards: Vec::new(), writes: vec![damage] }).await.unwrap();
+        let (recorded, proven) = (Quantity::Count(0), Quantity::Count(1));
+        let wrong = Wrong { figure: Figure::Stored(Stored::ExternalId), recorded, proven };
+        assert_eq!(audit(&store).await.wrong, [wrong]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
