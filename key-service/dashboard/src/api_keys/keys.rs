@@ -17,11 +17,11 @@ use shared::{
 use crate::api_keys::{
     many_keys::{self, WholeList},
     place::place,
-    search::SEARCH,
+    search::{ORDERS, SEARCH, search_of},
 };
 use domain::{
     group::Group,
-    key::{ApiKey, Condition, KeyPatch, Status},
+    key::{ApiKey, KeyPatch, Status},
     ledger::Holder,
 };
 use key_service_management::{
@@ -49,15 +49,6 @@ use key_service_settings::{
     settings_form::{self, offered},
     words,
 };
-
-/// Sort orders of the list, with their names in the address and on the page. There is none by label, since the store
-/// has no such index.
-const ORDERS: [(KeyOrder, &str, &str); 4] = [
-    (KeyOrder::Newest, "", "Newest first"),
-    (KeyOrder::Oldest, "asc", "Oldest first"),
-    (KeyOrder::MostSpent, "spent", "Most spent first"),
-    (KeyOrder::LastUsed, "used", "Last used first"),
-];
 
 /// Filters by status or condition, with their names on the page.
 const STATUSES: [(&str, &str); 8] = [
@@ -112,20 +103,6 @@ pub(crate) async fn list(
         }
     };
     Ok(page(&viewer, Section::Keys, "API keys", &content))
-}
-
-/// Reads the filters and the order of a list of keys. The search begins with the first key.
-pub(crate) fn search_of(query: &Fields, limit: usize) -> Result<KeySearch, Failure> {
-    let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
-    Ok(KeySearch {
-        after: None,
-        order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
-        status: Status::parse(query.get("status")),
-        condition: Condition::parse(query.get("status")),
-        group: query.id("group")?,
-        text: query.filled("q").unwrap_or_default().to_owned(),
-        limit,
-    })
 }
 
 /// Returns the number of keys in the whole list, if a counter has it.

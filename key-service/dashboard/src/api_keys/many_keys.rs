@@ -9,8 +9,8 @@ use shared::{ids::KeyId, wire::KeyField};
 
 use crate::api_keys::{
     deed::{Change, Counts, Deed, RAISES, RESETS, change, numbered},
-    keys::search_of,
     place::place,
+    search::search_of,
 };
 use domain::{
     digest::Digest,

@@ -6,8 +6,11 @@ use axum::{
 };
 use shared::{ids::Principal, key::without_keys};
 
-use domain::access::{Effect, Subject};
-use key_service_management::reading::KeySearch;
+use domain::{
+    access::{Effect, Subject},
+    key::{Condition, Status},
+};
+use key_service_management::reading::{KeyOrder, KeySearch};
 use key_service_page::{
     app::App,
     failure::Failure,
@@ -21,8 +24,31 @@ use key_service_store::store::StoreError;
 /// Path of the form that searches.
 pub(crate) const SEARCH: &str = "/dashboard/keys/search";
 
+/// Sort orders of the list, with their names in the address and on the page. There is none by label, since the store
+/// has no such index.
+pub(crate) const ORDERS: [(KeyOrder, &str, &str); 4] = [
+    (KeyOrder::Newest, "", "Newest first"),
+    (KeyOrder::Oldest, "asc", "Oldest first"),
+    (KeyOrder::MostSpent, "spent", "Most spent first"),
+    (KeyOrder::LastUsed, "used", "Last used first"),
+];
+
 /// Length from which a text of letters and digits may be a secret even without a known prefix.
 const SECRET_CHARS: usize = 24;
+
+/// Reads the filters and the order of a list of keys. The search begins with the first key.
+pub(crate) fn search_of(query: &Fields, limit: usize) -> Result<KeySearch, Failure> {
+    let order = ORDERS.iter().find(|(_, name, _)| *name == query.get("order"));
+    Ok(KeySearch {
+        after: None,
+        order: order.map_or(KeyOrder::Newest, |(order, _, _)| *order),
+        status: Status::parse(query.get("status")),
+        condition: Condition::parse(query.get("status")),
+        group: query.id("group")?,
+        text: query.filled("q").unwrap_or_default().to_owned(),
+        limit,
+    })
+}
 
 /// Redirects a plaintext to its key, and anything else to the list with the filters in its address. A text that no
 /// label contains stays out of the address, since it may be a secret.

@@ -12,7 +12,7 @@ use shared::{
 
 use crate::{
     alert::channel::{AlertFault, Channel},
-    digest::{Pepper, Peppers},
+    credentials::digest::{Pepper, Peppers},
     webhook::{Host, WebhookUrl},
 };
 

@@ -69,8 +69,7 @@ impl Store {
                 let profile =
                     AccountProfile { name: claim.name, created_at: claim.created_at, keys: 0, groups: 0 };
                 let is_new = self.complete_account(account, &profile, labels, act).await?;
-                let is_mine = is_new && profile.name == name;
-                return Ok(if is_mine { Made::New(account) } else { Made::Existing(account) });
+                return Ok(if is_new { Made::New(account) } else { Made::Existing(account) });
             }
             self.complete_named(&claim.name, owner, &AccountLabels::default(), act).await?;
             if claim.name == name {
