@@ -14,7 +14,7 @@ pub(super) const STREAMS: usize = 128;
 pub(super) const PROMPT: u64 = 60;
 /// Minimum and maximum number of tokens in an answer; all numbers in that range are equally likely.
 pub(super) const COMPLETION: (u64, u64) = (50, 400);
-/// Maximum number of tokens that clients ask for. As in real applications, the answers are shorter than that.
+/// The `max_tokens` that each client sends. As in real applications, the answers are shorter than that.
 pub(super) const LIMIT: u64 = 512;
 pub(super) const PACE_MS: u64 = 10;
 /// Time between two kills.

@@ -147,7 +147,7 @@ fn learn(population: &Population, key: usize, got: &Got) {
     }
 }
 
-/// What clients that sent garbage found.
+/// What the gateways answered to clients that sent garbage.
 #[derive(Default)]
 pub(super) struct Garbage {
     next: AtomicU64,

@@ -25,7 +25,8 @@ const MOST_CHARS: usize = 16 << 20;
 pub struct ServerId(u64);
 
 impl ServerId {
-    /// Any server that accepts parts of this form. For a part that the client did not get through this gateway.
+    /// Any server of this kind: the part has a form that all of them accept. For a part that the client did not get through
+    /// this gateway.
     pub const ANY: Self = Self(0);
 
     /// Returns the identity of a server, the same in every gateway.

@@ -167,7 +167,7 @@ impl Rates {
     }
 }
 
-/// Fills in the rates that a tier leaves out with those of the table before it. Defaults are filled in only later, so a
+/// Takes each rate that a tier leaves out from the table before the tier. Defaults are filled in only later, so a
 /// tier's own `input` is the default of its `cache_write`.
 pub fn continued(before: WrittenRates, own: WrittenRates) -> WrittenRates {
     std::array::from_fn(|field| own[field].or(before[field]))

@@ -1,4 +1,5 @@
-//! Answers of upstreams that were asked in the Responses or Messages API, compared with the same answers in chat.
+//! Answers of upstreams that were called through the Responses or Messages API, compared with the same answers from the
+//! chat API.
 
 use proptest::prelude::*;
 use shared_catalog::UpstreamApi;

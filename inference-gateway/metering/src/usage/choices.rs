@@ -15,7 +15,7 @@ struct ChoiceOutput {
     reported: ReportedOutput,
     /// Estimated tokens of all text so far.
     passed: u64,
-    /// Tokens by which the last report of this choice exceeded the text that had come by then.
+    /// How many tokens the last report of this choice counted beyond those of the text that had arrived before the report.
     ahead: u64,
     /// Tokens of the text that no report covers.
     counted: u64,

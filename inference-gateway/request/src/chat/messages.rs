@@ -116,7 +116,7 @@ fn assistant(message: &Members<'_, '_>, draft: &mut Draft) -> Result<(), ApiErro
     Ok(())
 }
 
-/// Returns the reasoning of an earlier message as a JSON string, under either of its names.
+/// Returns an earlier message's reasoning as a JSON string. The member may have either of two names.
 fn reasoning<'a>(message: &Members<'a, '_>) -> Result<Option<&'a str>, ApiError> {
     let known = message.get("reasoning_content").map(|reasoning| reasoning.string_token()).transpose()?;
     let other = message.get("reasoning").and_then(|reasoning| reasoning.string_token().ok());

@@ -25,7 +25,7 @@ pub(crate) struct Conversation<'d> {
     pub(crate) draft: &'d mut Draft,
     before: &'static str,
     list: MessageList,
-    /// Number of calls in the last answer that no tool has answered yet.
+    /// Number of tool calls in the model's last message that have no result yet.
     unanswered: usize,
     /// System message to write after the answers to these calls, as a JSON string, because servers require the answers
     /// right after the calls.

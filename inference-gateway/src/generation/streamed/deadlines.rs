@@ -144,7 +144,7 @@ impl Deadlines {
         self.waiting_since = (blocked || waiting).then(|| self.waiting_since.unwrap_or(now));
     }
 
-    /// Notes whether reading has stopped because the client reads nothing.
+    /// Notes whether the gateway has stopped reading from the upstream because the client takes no data.
     pub(super) fn set_full(&mut self, full: bool, now: Instant) {
         self.full_since = full.then(|| self.full_since.unwrap_or(now));
     }

@@ -1,5 +1,5 @@
 //! Bodies of responses on their way to the client. A body counts as load until it is written. It is dropped if the
-//! client stops reading it, or reads a whole answer too slowly.
+//! client stops reading it, or takes too long over an answer that is not streamed.
 
 use std::{
     pin::Pin,

@@ -60,7 +60,7 @@ impl Dialect {
         body
     }
 
-    /// Returns the events in chat that say the same as an event in this dialect.
+    /// Converts an event of this dialect to the equivalent events of the chat dialect.
     pub(crate) fn chat_events(self, event: Event) -> Vec<Event> {
         let Event::Data(data) = event else { return vec![event] };
         match self {

@@ -16,8 +16,8 @@ use records::{Answer, Index, Log, Name, Order, Place, Question, Record, Space};
 use super::*;
 use crate::store::{StoreError, layout};
 
-/// Changes that neither move nor hide money. Each line has the beginning of the changes' names, and the reason. Fields
-/// are named by their numbers in the types of the records.
+/// Changes that neither move nor hide money. Each row has a prefix of the names of some changes, and why these changes
+/// move no money. Fields are named by their numbers in the types of the records.
 const NO_MONEY: &[(&str, &str)] = &[
     ("Account.0.2", "lease time: a hold expires earlier or later, and bills what it reported"),
     ("Account.0.4", "the earliest time of the next bill"),
