@@ -21,7 +21,7 @@ use crate::api_keys::{
 };
 use domain::{
     group::Group,
-    key::{ApiKey, KeyPatch, Status},
+    key::{ApiKey, Condition, KeyPatch, Status},
     ledger::Holder,
 };
 use key_service_management::{
