@@ -36,7 +36,7 @@ use key_service_page::{
     paths::ACTIVITY as PATH,
     session::{KeysViewer, Viewer},
     show::{count, glance, name_of, or_unnamed, requests, short_count},
-    zone::Zone,
+    zone::{Today, Zone},
 };
 use key_service_ranges::range::Range;
 
@@ -143,10 +143,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     let pagination = Pagination::of(query)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
     let found = app.management.find_requests(reach, &search, after, ROWS_ON_PAGE).await?;
-    let sums = match &search.billed {
-        Some(billed) => app.management.sums_of_entries(reach, billed).await?,
-        None => None,
-    };
+    let sums = sums_until_tomorrow(app, reach, &today, search.billed.as_ref()).await?;
     let compared = match (&sums, &search.billed) {
         (Some(sums), Some(billed)) => compared(app, reach, &range, sums, billed).await?,
         (None, _) | (_, None) => None,
@@ -208,10 +205,7 @@ pub(super) async fn list_of(
     let pagination = Pagination::of(asked)?;
     let after = pagination.after(RequestCursor::parse)?.unwrap_or_default();
     let found = app.management.find_requests(reach, &search, after, ROWS_ON_PAGE).await?;
-    let sums = match &search.billed {
-        Some(billed) => app.management.sums_of_entries(reach, billed).await?,
-        None => None,
-    };
+    let sums = sums_until_tomorrow(app, reach, &today, search.billed.as_ref()).await?;
     let keys = app.management.keys_by_id(reach, found.found.iter().map(key_of).collect()).await?;
     let next = found.next.map(|next| next.to_string());
     let shown = Shown { rows: found.found.len(), total: None, next, is_filtered: false };
@@ -258,6 +252,19 @@ pub(super) async fn latest(
         @if latest.is_empty() { p.empty { "No requests yet." } }
         @else { (table(&latest, group.is_some().then_some(&keys))) }
     })
+}
+
+/// Sums the billed requests of a search, at most to the end of the current day in the reader's zone.
+async fn sums_until_tomorrow(
+    app: &App,
+    reach: AccountReach,
+    today: &Today,
+    billed: Option<&EntrySearch>,
+) -> Result<Option<EntrySums>, Failure> {
+    let Some(billed) = billed else { return Ok(None) };
+    let tomorrow = today.zone.begins(today.day.plus(1));
+    let ends = Some(billed.ends.map_or(tomorrow, |ends| ends.min(tomorrow)));
+    Ok(app.management.sums_of_entries(reach, &EntrySearch { ends, ..billed.clone() }).await?)
 }
 
 /// Compares the charges of a search with those of the range's comparison days.
@@ -320,6 +327,7 @@ fn sums_line(
                 span.quiet {
                     " billed " (period(&counted_in, *begins, *ends))
                     @if is_of_user && !zone.is_utc() { "; users are counted by whole days in UTC" }
+                    @if !counted_in.has_full_hours(*begins) { "; each day begins with its first full hour in UTC" }
                     @if let Some(compared) = compared { " · " (compared) }
                 }
             },
@@ -329,17 +337,47 @@ fn sums_line(
     }
 }
 
-/// Writes the summed time in whole days, or with its hours.
+/// Writes the summed time in whole days, or with its hours. A day begins with its first full hour in UTC.
 fn period(zone: &Zone, begins: Timestamp, ends: Timestamp) -> String {
-    let (first, last) = (zone.day_of(begins), zone.day_of(ends.minus(Duration::from_millis(1))));
+    let (first, last) = (zone.day_of(begins), zone.day_of(ends.minus(Duration::from_hours(1))));
     let hour = |at: Timestamp| {
         zone.from_utc(&Hour::of(at).begins().to_string()).chars().skip(11).take(5).collect::<String>()
     };
-    let has_full_days =
-        [begins, ends].iter().all(|at| !zone.has_full_hours(*at) || zone.begins(zone.day_of(*at)) == *at);
+    let just_under_an_hour = Duration::from_hours(1) - Duration::from_millis(1);
+    let first_hour = |at| Hour::of(zone.begins(zone.day_of(at)).plus(just_under_an_hour)).begins();
+    let has_full_days = [begins, ends].into_iter().all(|at| first_hour(at) == at);
     match (has_full_days, zone.title()) {
         (true, zone) if first == last => format!("on {first} ({zone})"),
         (true, zone) => format!("from {first} to {last} ({zone})"),
         (false, name) => format!("from {first} {} to {last} {} ({name})", hour(begins), hour(ends)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summed_time_is_named_by_the_days_and_hours_of_the_zone() {
+        let named = |zone: &str, begins: &str, ends: &str| {
+            let at = |text| Timestamp::parse(text).unwrap();
+            period(&Zone::named(zone).unwrap(), at(begins), at(ends))
+        };
+        let day = ["2026-11-24T00:00:00Z", "2026-11-25T00:00:00Z"];
+        assert_eq!(named("UTC", day[0], day[1]), "on 2026-11-24 (UTC)");
+        let day = ["2026-11-23T23:00:00Z", "2026-11-24T23:00:00Z"];
+        assert_eq!(named("Europe/Zurich", day[0], day[1]), "on 2026-11-24 (Zurich)");
+        // Summer time begins on this day, which has 23 hours.
+        let day = ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"];
+        assert_eq!(named("Europe/Zurich", day[0], day[1]), "on 2026-03-29 (Zurich)");
+        // The first full hour of a day in Kolkata begins at 00:30.
+        let day = ["2026-11-23T19:00:00Z", "2026-11-24T19:00:00Z"];
+        assert_eq!(named("Asia/Kolkata", day[0], day[1]), "on 2026-11-24 (Kolkata)");
+        let hour = ["2026-11-24T09:00:00Z", "2026-11-24T10:00:00Z"];
+        assert_eq!(
+            named("Asia/Kolkata", hour[0], hour[1]),
+            "from 2026-11-24 14:30 to 2026-11-24 15:30 (Kolkata)"
+        );
+        assert_eq!(named("UTC", hour[0], hour[1]), "from 2026-11-24 09:00 to 2026-11-24 10:00 (UTC)");
     }
 }

@@ -18,7 +18,7 @@ use axum::{
 use key_service_management::Management;
 use key_service_page::{
     app::{App, Site},
-    area::{Area as _, choose_theme, no_such_page, secure, sign_out},
+    area::{Area as _, choose_display, no_such_page, secure, sign_out},
     assets,
     layout::FIND,
     paths::{ACTIVITY, GROUPS, HOME, KEYS, MANAGEMENT_KEYS, MARGIN, SIGN_IN, YOU},
@@ -82,7 +82,7 @@ pub fn router(management: Arc<Management>, catalog: Arc<Current<Catalog>>, site:
         .route(sign_in::CODE, post(sign_in::with_code))
         .route("/dashboard/sign-out", post(sign_out::<Dashboard>))
         .route(FIND, get(find::show).post(find::find))
-        .route("/dashboard/theme", post(choose_theme::<Viewer>))
+        .route("/dashboard/theme", post(choose_display::<Viewer>))
         .route(MANAGEMENT_KEYS, get(management_keys::list).post(management_keys::create))
         .route(
             "/dashboard/management-keys/{id}/revoke",

@@ -13,7 +13,7 @@ use axum::{
 use key_service_management::Management;
 use key_service_page::{
     app::{App, Site},
-    area::{Area as _, choose_theme, no_such_page, secure, sign_out},
+    area::{Area as _, choose_display, no_such_page, secure, sign_out},
     operator::Operator,
     paths::{OPERATOR, OPERATOR_SECOND_FACTOR, OPERATOR_SIGN_IN},
     second_factor::enable,
@@ -59,7 +59,7 @@ pub fn router(
         .route(sign_in::LINK, get(sign_in::show))
         .route(Operators::USES_LINK, post(with_link::<Operators>))
         .route("/operator/sign-out", post(sign_out::<Operators>))
-        .route("/operator/theme", post(choose_theme::<Operator>))
+        .route("/operator/theme", post(choose_display::<Operator>))
         .route(OPERATOR_SECOND_FACTOR, get(sign_in::offer).post(enable::<Operators>))
         .route(NEW_ACCOUNT, get(new_account::show).post(new_account::create))
         .route("/operator/accounts/{id}", get(account::show))

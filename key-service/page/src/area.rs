@@ -123,8 +123,8 @@ pub fn no_such_page() -> Ready<Failure> {
 }
 
 /// Stores the theme or the time zone that was chosen in the personal menu.
-pub fn choose_theme<P: Person>(ActOf { viewer, form }: ActOf<P>) -> Ready<Response> {
-    ready(viewer.browser().choose_theme(&form, P::HOME))
+pub fn choose_display<P: Person>(ActOf { viewer, form }: ActOf<P>) -> Ready<Response> {
+    ready(viewer.browser().choose_display(&form, P::HOME))
 }
 
 /// Signs out: ends the session in the store and removes its cookie.

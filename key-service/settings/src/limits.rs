@@ -150,7 +150,7 @@ pub fn without_raises(form: &Fields) -> Fields {
 pub struct RaiseTerms {
     /// Selects the limit: its reset, or [`NEVER`] for the limit that is never reset.
     pub resets: &'static str,
-    /// The new limit, in percent of the current limit.
+    /// The new limit, in percent of the normal limit, without a raise that applies now.
     pub percent: u32,
     pub until: Timestamp,
 }
@@ -158,16 +158,19 @@ pub struct RaiseTerms {
 /// Returns a form's texts in which a limit is raised to twice its amount until the end of the day, and the name of the
 /// field with the new amount. `None` if there is no such limit.
 pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fields, &'static str)> {
-    raised(form, resets, 200, Per::Day.end(now))
+    raised(form, resets, 200, Per::Day.end(now), true)
 }
 
-/// Returns a form's texts in which a limit is raised to `percent` of its current amount, and the name of the field with
-/// the new amount. `None` if there is no such limit. The amount is empty if the limit cannot be raised further.
+/// Returns a form's texts in which a limit is raised to `percent`, and the name of the field with the new amount. `None`
+/// if there is no such limit. If `from_raise` is true, the percents count from the raise that the form has. Otherwise
+/// they count from the normal limit, so raising twice has the same effect as raising once. The amount is empty if it
+/// would not be above the limit, or would be below the raise.
 pub(crate) fn raised(
     form: &Fields,
     resets: &str,
     percent: u32,
     until: Timestamp,
+    from_raise: bool,
 ) -> Option<(Fields, &'static str)> {
     let resets = match resets {
         "" => return None,
@@ -175,11 +178,14 @@ pub(crate) fn raised(
         length => length,
     };
     let of = FIELDS.iter().find(|of| form.filled(of.amount).is_some() && form.get(of.resets) == resets)?;
-    let present = form.filled(of.raise).or(form.filled(of.amount)).and_then(|text| amount(text).ok())?;
-    let more = present.nanos().saturating_mul(percent.into()) / 100;
+    let limit = form.filled(of.amount).and_then(|text| amount(text).ok())?;
+    let raise = form.filled(of.raise).and_then(|text| amount(text).ok());
+    let base = raise.filter(|_| from_raise).unwrap_or(limit);
+    let more = base.nanos().saturating_mul(percent.into()) / 100;
     let more = NanoUsd::from_nanos(more).min(MAX_LIMIT);
+    let is_more = more > base && raise.is_none_or(|raise| more >= raise);
     let filled = form.clone().with(of.until, instant(until));
-    let amount = if more > present { more.to_string() } else { String::new() };
+    let amount = if is_more { more.to_string() } else { String::new() };
     Some((filled.with(of.raise, amount), of.raise))
 }
 
@@ -410,6 +416,21 @@ mod tests {
         assert_eq!(raised(&most, "never"), Some(("raise", String::new(), midnight())), "it is the most");
         let nothing = form(&[("limit", "0"), ("resets", "hour")]);
         assert_eq!(raised(&nothing, "hour"), Some(("raise", String::new(), midnight())));
+    }
+
+    #[test]
+    fn a_raise_that_counts_from_the_normal_limit_does_not_compound() {
+        let until = Timestamp::parse("2027-12-30T12:00Z").unwrap();
+        let limited = form(&[("limit", "10"), ("resets", "day")]);
+        let with_raise = |amount: &str| limited.clone().with("raise", amount.into());
+        let amount = |form: &Fields| {
+            let (form, field) = raised(form, "day", 150, until, false).unwrap();
+            form.get(field).to_owned()
+        };
+        assert_eq!(amount(&limited), "15");
+        assert_eq!(amount(&with_raise("12")), "15");
+        assert_eq!(amount(&with_raise("15")), "15", "the same raise again keeps its amount");
+        assert_eq!(amount(&with_raise("20")), "", "a higher raise stays");
     }
 
     #[test]

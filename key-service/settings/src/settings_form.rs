@@ -113,12 +113,24 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     Ok(edit)
 }
 
-/// Returns the change that raises a limit of an object with the settings `present`. `None` if there is no such limit, or
-/// if it cannot be higher.
-pub fn raise<P: Patch>(present: &Fields, terms: &RaiseTerms) -> Option<P> {
-    let (form, _) = limits::raised(present, terms.resets, terms.percent, terms.until)?;
-    let edit = read_edit(&form.with(SHOWN, present.query()), present).ok()?;
-    Some(edit.patch)
+/// Why a limit is not raised.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unraised {
+    NoLimit,
+    /// A raise to at least this amount applies already, or the limit is at the maximum.
+    AsHigh,
+    Refused(Fault),
+}
+
+/// Returns the change that raises a limit of an object with the settings `present`. It changes nothing else.
+pub fn raise<P: Patch>(present: &Fields, terms: &RaiseTerms) -> Result<P, Unraised> {
+    let RaiseTerms { resets, percent, until } = *terms;
+    let (form, field) = limits::raised(present, resets, percent, until, false).ok_or(Unraised::NoLimit)?;
+    form.filled(field).ok_or(Unraised::AsHigh)?;
+    // Without the other settings: a form's choice of models has another field, which the present settings lack.
+    let limits = Fields::of(limits::names().map(|name| (name, form.get(name).to_owned())));
+    let edit = read_edit(&limits.with(SHOWN, present.query()), present).map_err(Unraised::Refused)?;
+    Ok(edit.patch)
 }
 
 /// Returns the texts that the form showed, and those fields of the form that have other texts now. If one field of the

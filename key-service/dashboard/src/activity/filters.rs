@@ -1,7 +1,5 @@
 //! Filters of the list of requests: reading them from an address, and the form that sets them.
 
-use std::time::Duration;
-
 use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId, RequestId},
@@ -48,14 +46,9 @@ pub(super) fn search(query: &Fields, zone: &Zone) -> Result<RequestSearch, Failu
     let (key, group): (Option<KeyId>, Option<GroupId>) = (query.id("key")?, query.id("group")?);
     let request: Option<RequestId> = query.id("request")?;
     let (from, to) = (query.filled("from").and_then(Day::parse), query.filled("to").and_then(Day::parse));
-    let begins = from.map(|day| zone.begins(day));
-    let ends = to.map(|day| zone.begins(day.plus(1)));
-    let (begins, ends) = match (begins, hour(query)) {
-        (Some(begins), Some(hour)) => {
-            let begins = begins.plus(Duration::from_hours(hour.into()));
-            (Some(begins), Some(begins.plus(Duration::from_hours(1))))
-        }
-        (begins, _) => (begins, ends),
+    let (begins, ends) = match (from, hour(query)) {
+        (Some(day), Some(hour)) => (Some(begins(zone, day, hour)), Some(begins(zone, day, hour + 1))),
+        (from, _) => (from.map(|day| zone.begins(day)), to.map(|day| zone.begins(day.plus(1)))),
     };
     let text = |name| query.filled(name).map(str::to_owned);
     let (model, user, upstream, reason) = (text("model"), text("user"), text("upstream"), text("reason"));
@@ -82,6 +75,13 @@ pub(super) fn search(query: &Fields, zone: &Zone) -> Result<RequestSearch, Failu
         upstream,
     });
     Ok(RequestSearch { billed, refused })
+}
+
+/// Returns the first instant of an hour of a day. On a day on which summer time begins or ends, this is not the number of
+/// hours after the day's first instant. Hour 24 is the next day.
+fn begins(zone: &Zone, day: Day, hour: u8) -> Timestamp {
+    let clock = (hour < HOURS).then(|| zone.instant(&format!("{day}T{hour:02}:00"))).flatten();
+    clock.unwrap_or_else(|| zone.begins(day.plus((hour / HOURS).into())))
 }
 
 /// Reads the hour filter, which selects one hour of the first day.
@@ -232,6 +232,11 @@ mod tests {
         // Summer time begins on this day.
         let summer = "from=2026-03-29&to=2026-03-29";
         assert_eq!(times("Europe/Zurich", summer), ["2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z"]);
+        let zurich = |text: &str| times("Europe/Zurich", text);
+        assert_eq!(zurich("from=2026-03-29&hour=14"), ["2026-03-29T12:00:00Z", "2026-03-29T13:00:00Z"]);
+        assert_eq!(zurich("from=2026-03-29&hour=23"), ["2026-03-29T21:00:00Z", "2026-03-29T22:00:00Z"]);
+        // When summer time ends, the clock shows this hour twice.
+        assert_eq!(zurich("from=2026-10-25&hour=2"), ["2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z"]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) async fn show(app: &App, viewer: &Viewer, id: RefusalId) -> Result<Re
         h2 { "The key now" }
         @match (key, &reached) {
             (Some(key), Some(reached)) => (key_line(viewer, key, reached)),
-            (Some(_) | None, _) => p.quiet { "You can no longer see the key." },
+            _ => p.quiet { "You can no longer see the key." },
         }
         p { a href={ (ACTIVITY) "?outcome=refused&key=" (call.key.to_string()) } { "All refused requests of this key" } }
     };

@@ -8,7 +8,7 @@ use domain::key::KeyPatch;
 use key_service_page::{entry::Fault, failure::Failure, form::Fields, show::count};
 use key_service_settings::limits::{self, RaiseTerms};
 
-/// How much a limit is raised: percents of its present bound, each with its name on the page. The first is the default.
+/// How much a limit is raised: percents of its normal amount, each with its name on the page. The first is the default.
 pub(super) const RAISES: [(u32, &str); 3] =
     [(200, "twice as much"), (150, "half as much again"), (400, "four times as much")];
 
@@ -83,8 +83,12 @@ impl Deed {
 pub(super) struct Counts {
     pub(super) done: usize,
     pub(super) revoked: usize,
-    /// Keys that lack the limit to raise, or have it at the maximum.
+    /// Keys that lack the limit to raise.
     pub(super) without_limit: usize,
+    /// Keys with the limit at the maximum, or raised further by someone else.
+    pub(super) as_high: usize,
+    /// Keys that someone deleted or moved out of the member's reach in the meantime.
+    pub(super) gone: usize,
 }
 
 impl Counts {
@@ -95,8 +99,12 @@ impl Counts {
                 format!("{} {}.", numbered(self.done), deed.past())
             }
         };
-        for (number, why) in [(self.revoked, "Already revoked"), (self.without_limit, "Without such a limit")]
-        {
+        for (number, why) in [
+            (self.revoked, "Already revoked"),
+            (self.without_limit, "Without such a limit"),
+            (self.as_high, "Already as high"),
+            (self.gone, "No longer within reach"),
+        ] {
             if number > 0 {
                 let _ = write!(line, " {why}: {}.", count(number as u64));
             }
@@ -183,9 +191,12 @@ mod tests {
 
     #[test]
     fn a_report_counts_the_keys_that_stayed_as_they_were() {
-        let counts = Counts { done: 1_200, revoked: 2, without_limit: 0 };
+        let counts = Counts { done: 1_200, revoked: 2, ..Counts::default() };
         assert_eq!(counts.says(Deed::Disable), "1,200 API keys disabled. Already revoked: 2.");
-        let counts = Counts { done: 1, revoked: 0, without_limit: 3 };
-        assert_eq!(counts.says(Deed::Raise), "Limit of 1 API key raised. Without such a limit: 3.");
+        let counts = Counts { done: 1, without_limit: 3, as_high: 2, gone: 1, ..Counts::default() };
+        assert_eq!(
+            counts.says(Deed::Raise),
+            "Limit of 1 API key raised. Without such a limit: 3. Already as high: 2. No longer within reach: 1."
+        );
     }
 }

@@ -31,7 +31,7 @@ use key_service_page::{
 };
 use key_service_settings::{
     limits,
-    settings_form::{self, Offered, offered},
+    settings_form::{self, Offered, Unraised, offered},
 };
 
 /// Path of the page that asks for confirmation.
@@ -54,7 +54,7 @@ const NAMED: usize = 50;
 pub(crate) struct WholeList {
     /// Filters of the list, as in its address.
     pub(crate) filters: Fields,
-    /// Number of keys in the whole list, if it is known.
+    /// Number of keys in the whole list, including revoked ones, if it is known.
     pub(crate) total: Option<u64>,
 }
 
@@ -69,10 +69,8 @@ pub(crate) fn form(viewer: &Viewer, table: &Markup, whole: Option<&WholeList>) -
                 @if let Some(WholeList { filters, total }) = whole {
                     label.all {
                         input type="checkbox" name="all" value=(filters.query());
-                        @match total {
-                            Some(total) => { "All " (count(*total)) " in this list" },
-                            None => "All that match, on every page",
-                        }
+                        "All in this list"
+                        @if total.is_none_or(|total| total > MOST_KEYS as u64) { ", up to " (count(MOST_KEYS as u64)) }
                     }
                 }
                 @for deed in Deed::ALL {
@@ -88,6 +86,8 @@ struct Chosen {
     keys: Vec<ApiKey>,
     /// Filters of the list if all its keys were selected.
     filters: Option<String>,
+    /// Whether the list has other keys now than those that the member confirmed.
+    has_changed: bool,
 }
 
 impl Chosen {
@@ -96,7 +96,8 @@ impl Chosen {
         if form.has("all") {
             let filters = form.get("all").to_owned();
             let keys = matching(app, viewer, &Fields::of_query(Some(&filters))).await?;
-            return Ok(Self { keys, filters: Some(filters) });
+            let has_changed = form.has("confirmed") && form.get("confirmed") != confirmed(&keys);
+            return Ok(Self { keys, filters: Some(filters), has_changed });
         }
         let ids = form.all("key");
         if ids.len() > ROWS_ON_PAGE {
@@ -108,12 +109,13 @@ impl Chosen {
         if found.len() < ids.len() {
             return Err(Failure::NotFound);
         }
-        Ok(Self { keys: ids.iter().filter_map(|id| found.get(id)).cloned().collect(), filters: None })
+        let keys = ids.iter().filter_map(|id| found.get(id)).cloned().collect();
+        Ok(Self { keys, filters: None, has_changed: false })
     }
 
-    /// Returns whether the list has other keys than those that the member confirmed. A selection never has.
-    fn has_changed(&self, form: &Fields) -> bool {
-        self.filters.is_some() && form.get("confirmed") != confirmed(&self.keys)
+    /// Returns whether the member confirmed these keys. A selection is confirmed by sending it.
+    fn is_confirmed(&self, form: &Fields) -> bool {
+        self.filters.is_none() || (form.has("confirmed") && !self.has_changed)
     }
 }
 
@@ -177,6 +179,9 @@ async fn asked(
     };
     let named = if chosen.filters.is_some() { keys.len().min(NAMED) } else { keys.len() };
     let content = html! {
+        @if chosen.has_changed {
+            p.problem role="alert" { "Other keys match now. Nothing was changed. Check the list and confirm again." }
+        }
         ul.columns { @for key in &keys[..named] { li { (or_unnamed(&key.label)) " " code { (key.hint) } } } }
         @if named < keys.len() { p.quiet { "and " (count((keys.len() - named) as u64)) " more" } }
         @if deed == Deed::Revoke {
@@ -222,7 +227,7 @@ fn fields(deed: Deed, entered: Entered<'_>, offered: &Offered) -> Markup {
         ),
         Deed::Raise => html! {
             (choice(entered, "resets", "Limit", "Keys without this limit stay as they are.", &RESETS))
-            (choice(entered, "percent", "Raise to", "Counts from each key's present limit or raise.", &RAISES))
+            (choice(entered, "percent", "Raise to", "Counts from each key's normal limit. A higher raise stays.", &RAISES))
             (entered.instant("until", "Until", "Then the normal limit applies again.", &limits::ends(offered.now)))
         },
     }
@@ -254,7 +259,10 @@ pub(crate) async fn apply(
     KeysAct(Act { viewer, form }): KeysAct,
 ) -> Result<Response, Failure> {
     let (deed, chosen) = (Deed::parse(&form)?, Chosen::of(&app, &viewer, &form).await?);
-    if chosen.has_changed(&form) {
+    if chosen.has_changed && chosen.keys.is_empty() {
+        return Ok(notice::done(&viewer, PATH, "No keys match any more."));
+    }
+    if !chosen.is_confirmed(&form) {
         return asked(&app, &viewer, deed, &chosen, Entered::new(&form)).await;
     }
     let refused = async |fault: &Fault| {
@@ -269,18 +277,31 @@ pub(crate) async fn apply(
     {
         return refused(&fault).await;
     }
-    let (mut counts, now) = (Counts::default(), app.management.now());
-    for key in &chosen.keys {
+    let mut counts = Counts::default();
+    for id in chosen.keys.iter().map(|key| key.id) {
+        // Others may have changed the key while this changed the keys before it.
+        let Some(key) = app.management.keys_by_id(viewer.reach(), vec![id]).await?.remove(&id) else {
+            counts.gone += 1;
+            continue;
+        };
         let changed = match &change {
             Change::Revoke => ApiKey::end(viewer.by(&app), key.id).await,
             Change::Set(patch) => ApiKey::update(viewer.by(&app), key.id, KeyPatch::clone(patch)).await,
             Change::Raise(terms) => {
+                let now = app.management.now();
                 let present = settings_form::entered(|field: KeyField| key.value(field, now));
-                let Some(patch) = settings_form::raise(&present, terms) else {
-                    counts.without_limit += 1;
-                    continue;
-                };
-                ApiKey::update(viewer.by(&app), key.id, patch).await
+                match settings_form::raise(&present, terms) {
+                    Ok(patch) => ApiKey::update(viewer.by(&app), key.id, patch).await,
+                    Err(Unraised::Refused(fault)) => return refused(&fault).await,
+                    Err(Unraised::NoLimit) => {
+                        counts.without_limit += 1;
+                        continue;
+                    }
+                    Err(Unraised::AsHigh) => {
+                        counts.as_high += 1;
+                        continue;
+                    }
+                }
             }
         };
         match changed {

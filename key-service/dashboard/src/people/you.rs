@@ -100,7 +100,7 @@ fn zones(viewer: &Viewer) -> Markup {
         form.row method="post" action={ (HOME) "/theme" } {
             (hidden(viewer))
             label { "Time zone" select name="zone" {
-                @for name in Zone::names() { option value=(name) selected[name == chosen.name()] { (name) } }
+                @for name in Zone::names() { option selected[name == chosen.name()] { (name) } }
             } }
             button { "Save time zone" }
         }

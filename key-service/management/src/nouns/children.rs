@@ -14,7 +14,7 @@ use key_service_store::store::{
     search::{READ_AT_ONCE, Scan},
 };
 
-/// Maximum number of child groups read for a page: a few milliseconds of work, and about 10 kB.
+/// Maximum number of child groups read for a page: a few milliseconds of work, and about 10 kB compressed.
 const CHILDREN_READ: usize = 200;
 
 /// The child groups of a group.

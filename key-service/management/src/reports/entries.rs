@@ -38,17 +38,19 @@ struct SummedHours(Range<Hour>);
 impl SummedHours {
     fn of(search: &EntrySearch, today: Day) -> Self {
         let from = |at: Timestamp| Hour::of(Timestamp::from_millis(at.millis() + HOUR_MILLIS - 1));
-        let midnight = Hour::in_day(today.plus(1), 0);
-        let end = search.ends.map_or(midnight, |ends| from(ends).min(midnight));
+        // A day of another zone may end up to a day later than the current day in UTC.
+        let latest = Hour::in_day(today.plus(2), 0);
+        let end = search.ends.map_or_else(|| Hour::in_day(today.plus(1), 0), |ends| from(ends).min(latest));
         let last = Hour(end.0 - 1).day();
         let first = search.begins.map_or_else(|| Hour::in_day(last.plus(1 - DAYS), 0), from);
         Self(first.max(Hour::in_day(last.plus(1 - MAX_DAYS), 0))..end)
     }
 
-    /// Returns these hours as whole days.
-    fn in_whole_days(&self) -> Self {
+    /// Returns these hours as whole days, up to the current day.
+    fn in_whole_days(&self, today: Day) -> Self {
         let days = self.days();
-        Self(Hour::in_day(*days.start(), 0)..Hour::in_day(days.end().plus(1), 0))
+        let last = today.min(*days.end());
+        Self(Hour::in_day(*days.start(), 0)..Hour::in_day(last.plus(1), 0))
     }
 
     fn days(&self) -> RangeInclusive<Day> {
@@ -80,7 +82,8 @@ impl Management {
         search: &EntrySearch,
     ) -> Result<Option<EntrySums>, StoreError> {
         let account = reach.account;
-        let hours = SummedHours::of(search, self.today());
+        let today = self.today();
+        let hours = SummedHours::of(search, today);
         let is_counted = search.outcome.is_none()
             && search.ending.is_none()
             && search.request.is_none()
@@ -92,7 +95,8 @@ impl Management {
         if let Some(user) = &search.user {
             let is_of_all = search.key.is_none() && search.group.is_none() && reach.group.is_none();
             let is_alone = is_of_all && search.model.is_none();
-            let days = hours.in_whole_days();
+            let days = hours.in_whole_days(today);
+            let is_alone = is_alone && !days.0.is_empty();
             return if is_alone { self.sums_of_user(account, user, days).await } else { Ok(None) };
         }
         if let Some(group) = search.group.or(reach.group) {

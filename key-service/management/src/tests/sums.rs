@@ -228,4 +228,12 @@ async fn a_day_of_another_zone_is_summed_from_its_own_hours() {
         let sums = management.sums_of_entries(reach, &search).await.unwrap().unwrap();
         assert_eq!((sums.sums.requests, Some(sums.begins), Some(sums.ends)), (2, begins, ends));
     }
+    // It is 23:02 in UTC, so the next day has begun in Zurich.
+    let (begins, ends) = (Some(at("2026-11-21T23:00:00Z")), Some(at("2026-11-22T23:00:00Z")));
+    let search = EntrySearch { begins, ends, ..EntrySearch::default() };
+    let sums = management.sums_of_entries(reach, &search).await.unwrap().unwrap();
+    assert_eq!((sums.sums.requests, Some(sums.begins), Some(sums.ends)), (1, begins, ends));
+    let search = EntrySearch { user: Some("u-1".into()), ..search };
+    let sums = management.sums_of_entries(reach, &search).await.unwrap().unwrap();
+    assert_eq!(sums.ends, at("2026-11-22T00:00:00Z"), "users are counted by days in UTC");
 }

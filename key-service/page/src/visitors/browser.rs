@@ -46,7 +46,8 @@ const SESSION_AGE: i64 = 7 * 24 * 3600;
 const VISIT_AGE: i64 = 3600;
 /// Lifetime of a notice in seconds. The next page shows the notice, so a minute is more than enough.
 const NOTICE_AGE: i64 = 60;
-const THEME_AGE: i64 = 365 * 24 * 3600;
+/// Lifetime of the choices of a theme and a time zone in seconds.
+const CHOICE_AGE: i64 = 365 * 24 * 3600;
 /// Lifetime of a mark in seconds. Browsers limit a cookie's lifetime to 400 days.
 const KNOWN_AGE: i64 = 400 * 24 * 3600;
 
@@ -149,14 +150,14 @@ impl Browser {
         self.set_cookie(VISIT, reveal(token).as_str(), VISIT_AGE)
     }
 
-    /// Stores the theme that was chosen in a form, and redirects back to the form's page.
-    pub(crate) fn choose_theme(&self, form: &Fields, home: &str) -> Response {
+    /// Stores the theme or the time zone that was chosen in a form, and redirects back to the form's page.
+    pub(crate) fn choose_display(&self, form: &Fields, home: &str) -> Response {
         let cookie = if form.has("zone") {
             let zone = Zone::named(form.get("zone")).unwrap_or_else(Zone::utc);
-            self.set_cookie(ZONE, zone.name(), THEME_AGE)
+            self.set_cookie(ZONE, zone.name(), CHOICE_AGE)
         } else {
             let theme = Theme::parse(form.get("theme")).unwrap_or(Theme::System);
-            self.set_cookie(THEME, theme.as_str(), THEME_AGE)
+            self.set_cookie(THEME, theme.as_str(), CHOICE_AGE)
         };
         let cookie = [(header::SET_COOKIE, cookie)];
         (cookie, Redirect::to(&place_of_choice(&self.referer, &self.base(), home))).into_response()

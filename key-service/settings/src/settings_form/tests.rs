@@ -261,6 +261,36 @@ fn a_raise_is_set_changed_and_taken_away_in_the_row_of_its_limit() {
 }
 
 #[test]
+fn a_limit_is_raised_alone_and_as_often_as_asked_to_the_same_amount() {
+    let usd = NanoUsd::from_usd;
+    let windows = |raised: Option<i64>| {
+        let raised = raised.map(|amount| Raise { amount: usd(amount), until: LATER });
+        vec![Limit { raised, ..Limit::new(usd(2), Per::Day) }]
+    };
+    let terms = |resets, percent| RaiseTerms { resets, percent, until: LATER };
+    let raise = |present: &ApiKey, terms: &RaiseTerms| raise::<KeyPatch>(&texts(present), terms);
+    for models in [None, Some(vec!["a".to_owned(), "b".to_owned()])] {
+        let with = |raised| BoundsPatch {
+            windows: Some(windows(raised)),
+            models: Some(models.clone()),
+            ..BoundsPatch::default()
+        };
+        let present = |raised| key(&KeyPatch { bounds: with(raised), ..KeyPatch::default() });
+        let patch = KeyPatch {
+            bounds: BoundsPatch { windows: Some(windows(Some(4))), ..BoundsPatch::default() },
+            ..KeyPatch::default()
+        };
+        for before in [None, Some(3)] {
+            assert_eq!(raise(&present(before), &terms("day", 200)), Ok(patch.clone()), "{models:?}");
+        }
+        let again = raise(&present(Some(4)), &terms("day", 200)).unwrap();
+        assert!([KeyPatch::default(), patch].contains(&again), "{again:?}");
+        assert_eq!(raise(&present(Some(5)), &terms("day", 200)), Err(Unraised::AsHigh));
+        assert_eq!(raise(&present(None), &terms("week", 200)), Err(Unraised::NoLimit));
+    }
+}
+
+#[test]
 fn a_list_of_models_is_boxes_and_those_that_are_not_offered_stay() {
     let models = |list: &[&str]| BoundsPatch {
         models: Some(Some(list.iter().map(ToString::to_string).collect())),

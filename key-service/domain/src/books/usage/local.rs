@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::{Day, Hour};
 
-/// How far a time zone is ahead of UTC, in whole hours, from each of some hours on. Counters have no finer steps, so a
-/// zone with half hours counts from the full hour before.
+/// How far a time zone is ahead of UTC, in whole hours, from each of some hours on. Counters have no finer steps, so
+/// in a zone with half hours, a day begins with its first full hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalHours(Vec<(Hour, i64)>);
 

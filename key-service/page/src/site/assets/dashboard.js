@@ -74,24 +74,28 @@ document.addEventListener('change', ({ target }) => {
   for (const box of target.closest('table').querySelectorAll('[name="key"]')) box.checked = target.checked;
 });
 
-// Ask before leaving a form with changes. Sending any form is no loss.
+// Ask before leaving a form with changes. Sending that form saves them, but sending another form, such as the choice of
+// the theme, loses them.
 let isChanged = false;
 document.querySelector('main').addEventListener('input', ({ target }) => { if (target.closest('form.stack')) isChanged = true; });
-addEventListener('submit', () => { isChanged = false; });
+addEventListener('submit', ({ target }) => { if (target.closest('form.stack')) isChanged = false; });
 addEventListener('beforeunload', (event) => { if (isChanged) event.preventDefault(); });
 
 for (const button of document.querySelectorAll('[data-prints]')) button.addEventListener('click', () => print());
 
 // The zone of all times and days. Until the reader has chosen one, it is the browser's from the next page on.
-const { zone = 'UTC' } = document.documentElement.dataset;
+const { zone: chosenZone } = document.documentElement.dataset;
+let zone = chosenZone ?? 'UTC';
+// The browser may not know a zone that the server knows. Then it shows times in UTC.
+try { Intl.DateTimeFormat('en', { timeZone: zone }); } catch { zone = 'UTC'; }
 const ownZone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-if (!document.documentElement.dataset.zone) {
+if (!chosenZone) {
   const [prefix, secure] = location.protocol === 'https:' ? ['__Host-', '; secure'] : ['', ''];
   document.cookie = `${prefix}faregate-zone=${ownZone}; path=/; max-age=31536000; samesite=lax${secure}`;
 }
 const city = (name) => name.split('/').pop().replaceAll('_', ' ');
 const offersOwn = document.querySelector('[data-own-zone]');
-if (offersOwn && ![zone, 'UTC', 'Etc/UTC'].includes(ownZone)) {
+if (offersOwn && ![chosenZone, 'UTC', 'Etc/UTC'].includes(ownZone)) {
   Object.assign(offersOwn, { value: ownZone, title: ownZone, textContent: city(ownZone), hidden: false });
 }
 

@@ -28,7 +28,7 @@ async fn every_key_of_a_filtered_list_is_raised_and_disabled_at_once() {
     let mut owner = signed_in(&stack, &stack.account, "owner").await;
     let all = format!("group={agents}");
     let list = owner.get(&format!("/dashboard/keys?{all}")).await;
-    assert!(list.text().contains("All 54 in this list"), "{list}");
+    assert!(list.text().contains("All in this list"), "{list}");
 
     let asked = owner.post("/dashboard/keys/many", &[("deed", "raise"), ("all", &all)]).await;
     assert!(asked.text().contains("Raise a limit of 54 API keys?"), "{asked}");
@@ -46,13 +46,16 @@ async fn every_key_of_a_filtered_list_is_raised_and_disabled_at_once() {
     ];
     let unconfirmed = owner.post("/dashboard/keys/many/apply", &fields[..5]).await;
     assert!(unconfirmed.text().contains("Raise a limit of 54 API keys?"), "{unconfirmed}");
-    assert_eq!(owner.post("/dashboard/keys/many/apply", &fields).await.status, 303);
-    let done = owner.get("/dashboard/keys").await;
-    assert!(done.text().contains("Limit of 53 API keys raised. Without such a limit: 1."), "{done}");
-    for key in [&keys[0], &keys[KEYS - 1]] {
-        let limits = stack.show(key).await["limits"].clone();
-        assert_eq!(limits[0]["raised"]["amount"].as_f64(), Some(1.5), "{limits}");
-        assert_eq!(limits[0]["raised"]["until"], format!("{until}:00Z"));
+    // The second time, the form was sent by accident. It does not raise the raised limits further.
+    for _ in 0..2 {
+        assert_eq!(owner.post("/dashboard/keys/many/apply", &fields).await.status, 303);
+        let done = owner.get("/dashboard/keys").await;
+        assert!(done.text().contains("Limit of 53 API keys raised. Without such a limit: 1."), "{done}");
+        for key in [&keys[0], &keys[KEYS - 1]] {
+            let limits = stack.show(key).await["limits"].clone();
+            assert_eq!(limits[0]["raised"]["amount"].as_f64(), Some(1.5), "{limits}");
+            assert_eq!(limits[0]["raised"]["until"], format!("{until}:00Z"));
+        }
     }
 
     let asked = owner.post("/dashboard/keys/many", &[("deed", "disable"), ("all", &all)]).await;
@@ -61,11 +64,17 @@ async fn every_key_of_a_filtered_list_is_raised_and_disabled_at_once() {
     let fields = [("deed", "disable"), ("all", &*all), ("confirmed", &confirmed)];
     let again = owner.post("/dashboard/keys/many/apply", &fields).await;
     assert!(again.text().contains("Disable 55 API keys?"), "another key matches now: {again}");
+    assert!(again.text().contains("Other keys match now. Nothing was changed."), "{again}");
     assert_eq!(stack.show(&late).await["status"], "active");
     let confirmed = attribute(&again, "name=\"confirmed\" value=\"").unwrap();
     let fields = [("deed", "disable"), ("all", &*all), ("confirmed", &confirmed)];
     assert_eq!(owner.post("/dashboard/keys/many/apply", &fields).await.status, 303);
     assert_eq!(stack.show(&late).await["status"], "disabled");
+    let active = format!("{all}&status=active");
+    let fields = [("deed", "disable"), ("all", &*active), ("confirmed", &confirmed)];
+    assert_eq!(owner.post("/dashboard/keys/many/apply", &fields).await.status, 303);
+    let none = owner.get("/dashboard/keys").await;
+    assert!(none.text().contains("No keys match any more."), "{none}");
     let left = stack.manage(Method::GET, &format!("?status=active&group_id={agents}"), None).await.json();
     assert_eq!(
         (left["data"].as_array().unwrap().len(), &stack.show(&outside).await["status"]),
