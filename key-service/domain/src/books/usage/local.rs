@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Day, Hour};
+use super::days::{Day, Hour};
 
 /// How far a time zone is ahead of UTC, in whole hours, from each of some hours on. Counters have no finer steps, so
 /// in a zone with half hours, a day begins with its first full hour.
