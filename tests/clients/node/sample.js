@@ -106,7 +106,7 @@ fact('groups are a tree with the sums of subgroups, which unfolds without a scri
 fact('all keys that a filter matches are chosen for an action, which names their number and asks', async () => {
   await owner.look(1280, 'light');
   await owner.visit('/dashboard/keys?status=active');
-  await (await owner.the('checkbox', 'All that match, on every page')).click();
+  await (await owner.the('checkbox', 'All in this list, up to 1,000')).click();
   await owner.follow('button', 'Raise a limit …');
   assert.match(await owner.body(), /Raise a limit of \d{3} API keys\?/);
   await owner.reads('more');
