@@ -1,6 +1,6 @@
 //! Cases about alerts and their messages.
 
-use shared::{ids::AlertId, time::Timestamp, wire::Noun};
+use shared::{ids::AlertId, wire::Noun};
 
 use crate::{
     store::{AlertTest, AlertTestOutcome, Error, EventSlice, Made, RaiseOutcome, Raised},
