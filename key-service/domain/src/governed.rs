@@ -66,6 +66,8 @@ pub enum Refused {
     BadRaise(BadRaise),
     /// An alert cannot have a setting.
     BadAlert(AlertFault),
+    /// The account tested an alert less than a minute ago.
+    TestedLately,
     /// The URL leads to an address that may not be connected to.
     Address(AddressRefused),
     /// The account already has the maximum number of these objects.
@@ -122,6 +124,10 @@ impl From<Refused> for ApiError {
                 Self::at(Code::InvalidValue, param, message)
             }
             Refused::BadRaise(bad) => bad_raise(bad),
+            Refused::TestedLately => Self {
+                retry_after: Some(60),
+                ..Self::new(Code::RateLimitExceeded, "The account tested an alert within the last minute.")
+            },
             Refused::BadAlert(fault) => {
                 let param = fault.param();
                 Self::at(Code::InvalidValue, param, format!("`{param}` {fault}."))

@@ -82,6 +82,7 @@ impl From<Error<Refused>> for Failure {
                 | Refused::BadRaise(_)
                 | Refused::Address(_)
                 | Refused::BadAlert(_)
+                | Refused::TestedLately
                 | Refused::TooMany(..)),
             ) => Self::BadRequest(ApiError::from(refused).message.into_owned()),
             Error::Store(unavailable) => Self::Store(unavailable),

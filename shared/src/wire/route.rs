@@ -377,7 +377,7 @@ pub static ROUTES: [Route; 36] = [
         .below::<AlertObject>("/messages"),
     Route::new::<AlertObject>(Endpoint::TestAlert, "testAlert",
         "Sends a test message once, and answers with the alert. An account can test one alert a minute.")
-        .below::<AlertObject>("/test").refusing(&[Code::StoreFull]),
+        .below::<AlertObject>("/test").refusing(&[Code::RateLimitExceeded, Code::StoreFull]),
     Route::new::<Credits>(Endpoint::Credits, "retrieveCredits", "Retrieves the account's credit and totals.")
         .at(CREDITS, Reach::Account),
     Route::new::<UsageList<'_>>(Endpoint::Usage, "listUsage",

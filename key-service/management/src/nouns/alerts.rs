@@ -225,7 +225,7 @@ impl Management {
         match self.store.test_alert(account, id, &test, now).await? {
             AlertTestOutcome::Kept => Ok(alert),
             AlertTestOutcome::QueueFull => busy("the alert has too many waiting messages"),
-            AlertTestOutcome::TestedLately => busy("the account tested an alert within the last minute"),
+            AlertTestOutcome::TestedLately => Err(Error::Refused(Refused::TestedLately)),
         }
     }
 
