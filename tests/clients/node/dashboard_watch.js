@@ -63,7 +63,7 @@ export function addWatch(browser) {
 }
 
 /** Bytes that a slow connection delivers at once, and the pause before the next ones. */
-const SLICE = 200;
+const SLICE = 250;
 const PAUSE_MS = 25;
 
 /** Forwards a stream in slices. */
