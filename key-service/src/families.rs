@@ -8,7 +8,7 @@ pub const FAMILIES: &[Family] = &[
     Family::counter("keyservice_denials_total", "refusals").labelled(),
     Family::counter(
         "keyservice_operator_denials_total",
-        "requests to the operator API that were refused, by the code of the error",
+        "requests to the operator API whose key was refused, by the code of the error",
     )
     .labelled(),
     Family::counter("keyservice_billed_nanousd_total", "money billed").labelled(),

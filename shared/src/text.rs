@@ -41,6 +41,18 @@ pub fn shown_method(method: &Method) -> String {
     shown(method.as_str(), MAX_SHOWN_METHOD)
 }
 
+/// Returns a text with a capital letter at the beginning.
+pub fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(chars).collect()
+}
+
+/// Turns a reason into a sentence: with a capital letter at the beginning and a full stop at the end.
+pub fn sentence(reason: &str) -> String {
+    capitalised(reason) + "."
+}
+
 /// Writes digits with a comma between thousands.
 pub fn grouped(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -48,6 +48,7 @@ def restore_after(account, dispute):
 def usd(cents, currency):
     if currency != "usd":
         raise ValueError(f"a payment in {currency}: add what it is worth with `credits add`")
+    # Exact: JSON has the shortest text of a float, which is the one with two digits.
     return cents / 100
 
 def tell(kind, of):
@@ -63,7 +64,8 @@ def tell(kind, of):
         if kind.startswith("refund."):
             call(account, "refunds", payment_id=id, of=payment, amount=amount)
         elif kind.endswith("withdrawn"):
-            if not is_reinstated(account, id):
+            # A closed account spends nothing, and takes only refunds.
+            if ask(account, "")["status"] != "closed" and not is_reinstated(account, id):
                 call(account, "suspend", reason=f"dispute {id}")
             call(account, "refunds", payment_id=id, of=payment, amount=amount, partial=True)
             # The reinstatement may have been reported in the meantime.
@@ -77,8 +79,8 @@ class Hook(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_POST(self):
-        status, body = 200, self.rfile.read(min(int(self.headers.get("Content-Length", 0)), 1 << 20))
         try:
+            body = self.rfile.read(max(0, min(int(self.headers.get("Content-Length", 0)), 1 << 20)))
             event = json.loads(body) if is_signed(self.headers.get("Stripe-Signature", ""), body) else None
             status = 400 if event is None or self.path != "/stripe" else tell(event["type"], event["data"]["object"]) or 200
         except Exception as error:

@@ -78,19 +78,20 @@ pub(crate) async fn run(
         Credits::Add { account, amount, note, payment_id, group } => {
             let id = management.account(&account).await.map_err(operator_error)?;
             let deposit = NewDeposit { amount, note, payment_id, to: place(group) };
-            add(management, (id, &account), deposit, out).await
+            add(management, id, &account, deposit, out).await
         }
         Credits::Refund { account, amount, payment_id, of, partial, note, group } => {
             let id = management.account(&account).await.map_err(operator_error)?;
             let refund = NewRefund { payment_id, amount, from: place(group), partial, of, note };
-            take(management, (id, &account), refund, out).await
+            take(management, id, &account, refund, out).await
         }
     }
 }
 
 async fn add(
     management: &Management,
-    (id, account): (AccountId, &str),
+    id: AccountId,
+    account: &str,
     deposit: NewDeposit,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
@@ -114,7 +115,8 @@ async fn add(
 
 async fn take(
     management: &Management,
-    (id, account): (AccountId, &str),
+    id: AccountId,
+    account: &str,
     refund: NewRefund,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use shared::{
     ids::{GroupId, KeyId},
     secret::SecretString,
+    text::sentence,
     wire::{
         MAX_ALERT_ADDRESS_CHARS, MAX_ALERT_INTERVAL_HOURS, MAX_ALERT_THRESHOLD, MAX_ID_CHARS, MAX_LABEL_CHARS,
     },
@@ -21,7 +22,7 @@ use key_service_management::{Error, Refused, governed::Governed as _, once::Once
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, line, refused_form},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,
@@ -300,8 +301,13 @@ fn latest(messages: &[Attempt]) -> Markup {
 pub(super) async fn test(
     ObjectAct { app, viewer, object: alert, .. }: ObjectAct<Alert>,
 ) -> Result<Response, Failure> {
-    app.management.test_alert(viewer.signed_in.account, alert.id).await?;
-    let line = "A test is on its way. Reload this page to see what became of it.";
+    let line = match app.management.test_alert(viewer.signed_in.account, alert.id).await {
+        Ok(_) => "A test is on its way. Reload this page to see what became of it.",
+        Err(Error::Refused(Refused::TestedLately)) => {
+            "Nothing was sent, because the account tested an alert within the last minute. Try again in a minute."
+        }
+        Err(error) => return Err(error.into()),
+    };
     Ok(notice::done(&viewer, &format!("{PATH}/{}", alert.id), line))
 }
 

@@ -4,6 +4,7 @@ use axum::{extract::State, response::Response};
 use maud::{Markup, html};
 use shared::{
     secret::SecretString,
+    text::sentence,
     time::Timestamp,
     wire::{EVENT_TYPES, MAX_URL_CHARS},
 };
@@ -15,7 +16,7 @@ use key_service_management::{Error, Refused, governed::Governed as _, once::Once
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, refused_form},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page},
     notice,

@@ -13,7 +13,10 @@ use key_service_management::{
     operator_keys::OperatorKeyRefused,
 };
 use key_service_store::store::StoreError;
-use shared::error::{ApiError, STORE_FULL};
+use shared::{
+    error::{ApiError, STORE_FULL},
+    text::sentence,
+};
 
 /// Why a browser does not get the page that it requested.
 #[derive(Debug)]
@@ -149,13 +152,6 @@ impl From<Error<MemberRefused>> for Failure {
             Error::Store(unavailable) => Self::Store(unavailable),
         }
     }
-}
-
-/// Turns a reason into a sentence: with a capital letter at the beginning and a full stop at the end.
-pub fn sentence(reason: &str) -> String {
-    let mut chars = reason.chars();
-    let first = chars.next().map(char::to_uppercase);
-    first.into_iter().flatten().chain(chars).chain(['.']).collect()
 }
 
 /// Explains whether anything changed, and what to do next.

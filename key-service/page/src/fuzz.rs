@@ -34,7 +34,9 @@ fn destinations() {
 fn cookies() {
     let token = "A".repeat(64);
     let examples = [
-        format!("faregate={token}; faregate-theme=dark; faregate-destination=/dashboard/keys"),
+        format!(
+            "faregate={token}; faregate-theme=dark; faregate-zone=Europe/Zurich; faregate-destination=/dashboard/keys"
+        ),
         format!("__Host-faregate={token}; __Host-faregate-account=YWNtZQ; __Host-faregate-known-x=1.abc"),
         format!("__Host-faregate ={token}"),
     ];

@@ -7,13 +7,13 @@ use axum::{
 use http::StatusCode;
 use maud::{Markup, html};
 use qrcode::{Color, QrCode};
-use shared::secret::ExposeSecret;
+use shared::{secret::ExposeSecret, text::sentence};
 
 use crate::{
     app::App,
     area::Area,
     entry::{Entered, Fault},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     format::show::copyable_line,
     layouts::frame::hidden,

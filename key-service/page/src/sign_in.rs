@@ -7,11 +7,12 @@ use axum::{
 };
 use http::{StatusCode, header};
 use maud::{Markup, html};
+use shared::text::sentence;
 
 use crate::{
     app::App,
     area::{Area, SessionStart},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     second_factor::asked_code,
     site::document::{bare, hinted, problem},

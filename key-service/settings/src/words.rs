@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use shared::{
     calendar::Per,
     money::NanoUsd,
+    text::capitalised,
     time::Timestamp,
     wire::{Field, Fields as Table, GroupField, KeyField, Kind, Limit, Raise, Value},
 };
@@ -122,12 +123,6 @@ pub fn dollars(amount: NanoUsd) -> String {
 fn joined(mut parts: Vec<String>) -> Option<String> {
     let last = parts.pop()?;
     Some(if parts.is_empty() { last } else { format!("{} and {last}", parts.join(", ")) })
-}
-
-fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(char::to_uppercase);
-    first.into_iter().flatten().chain(chars).collect()
 }
 
 /// Describes a change: `Saved. Limit: $25.00 → $5.00.` `values` returns a setting before and after the change.

@@ -191,7 +191,11 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
         ApiOf::Operator => {
             if route.operator_path().is_some_and(|path| path.contains("{account}")) {
                 codes.push(Code::AccountNotFound);
-                if !route.method().is_safe() {
+                let serves_closed = matches!(
+                    route.endpoint,
+                    Endpoint::Operator(OperatorEndpoint::CloseAccount | OperatorEndpoint::Refund)
+                );
+                if !route.method().is_safe() && !serves_closed {
                     codes.push(Code::AccountEnded);
                 }
             }

@@ -152,11 +152,11 @@ pub struct AccountObject<'a> {
 pub struct AccountTotals<'a> {
     #[serde(flatten)]
     pub account: AccountObject<'a>,
-    /// Sum of all deposits.
+    /// Sum of the deposits among the latest 100,000 deposits and refunds.
     pub total_deposited: NanoUsd,
-    /// Sum of all refunds.
+    /// Sum of the refunds among them.
     pub total_refunded: NanoUsd,
-    /// Sum of all charges.
+    /// `total_deposited` less `total_refunded` and the credit.
     pub total_used: NanoUsd,
 }
 

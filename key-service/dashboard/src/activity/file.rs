@@ -13,7 +13,7 @@ use http::header;
 use shared::ids::{GroupId, KeyId};
 use shared_door::admission::Permit;
 
-use super::{
+use crate::activity::{
     export::{EntryNames, ExportLines},
     filters,
 };

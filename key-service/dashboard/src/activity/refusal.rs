@@ -4,8 +4,10 @@ use axum::response::Response;
 use maud::html;
 use shared::ids::RefusalId;
 
-use super::generation::{asked, row};
-use crate::refused::{self, explained};
+use crate::{
+    activity::generation::{asked, row},
+    refused::{self, explained},
+};
 use key_service_management::refusals::RefusedFilter;
 use key_service_page::{
     app::App,

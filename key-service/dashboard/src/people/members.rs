@@ -8,7 +8,10 @@ use axum::{
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::ids::{GroupId, MemberId};
+use shared::{
+    ids::{GroupId, MemberId},
+    text::sentence,
+};
 
 use crate::people::roles;
 use domain::{
@@ -22,7 +25,7 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     entry::{Entered, Fault, refused_form},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     layout::{Section, WayBack, confirmation, hidden, page, problem},
     notice,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use maud::{Markup, html};
-use shared::ids::GroupId;
+use shared::{ids::GroupId, text::sentence};
 
 use domain::{
     group::Group,
@@ -13,7 +13,7 @@ use key_service_management::members::MemberRefused;
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     session::Viewer,
     show::name_of,

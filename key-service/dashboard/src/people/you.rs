@@ -6,7 +6,7 @@ use axum::{
 };
 use http::StatusCode;
 use maud::{Markup, html};
-use shared::ids::SessionId;
+use shared::{ids::SessionId, text::sentence};
 
 use crate::people::second_factor;
 use domain::member::{LinkMaker, PasswordCondition, Session, SignInWay};
@@ -17,7 +17,7 @@ use key_service_management::{
 use key_service_page::{
     app::App,
     entry::{Entered, Fault},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     layout::{Section, hidden, page, reveals},
     notice,

@@ -64,7 +64,10 @@ impl SmtpServer {
         let query = url.query().unwrap_or_default();
         let is_encrypted = scheme == "smtps" || query == "tls=required";
         let is_here = ["localhost", "127.0.0.1", "::1"].contains(&host.as_str());
-        let user = authority.as_str().rsplit_once('@').and_then(|(user, _)| user.split_once(':'));
+        let user = match authority.as_str().rsplit_once('@') {
+            Some((user, _)) => Some(user.split_once(':').ok_or(BadMail::Url)?),
+            None => None,
+        };
         if user.is_some() && !is_encrypted && !is_here {
             return Err(BadMail::Unencrypted);
         }

@@ -5,6 +5,7 @@ use std::fmt;
 use shared::{
     error::{ApiError, Code},
     money::NanoUsd,
+    text::sentence,
     wire::MAX_LIMIT,
 };
 
@@ -89,9 +90,7 @@ impl PaymentRefused {
 
 impl From<PaymentRefused> for ApiError {
     fn from(refused: PaymentRefused) -> Self {
-        let ((code, param), mut says) = (refused.code(), refused.to_string());
-        says[..1].make_ascii_uppercase();
-        says.push('.');
-        Self::at(code, param, says)
+        let (code, param) = refused.code();
+        Self::at(code, param, sentence(&refused.to_string()))
     }
 }

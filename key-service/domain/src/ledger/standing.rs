@@ -3,7 +3,7 @@
 
 use shared::{money::NanoUsd, time::Timestamp};
 
-use super::{
+use crate::ledger::{
     command::Refused,
     state::{Account, Standing},
 };

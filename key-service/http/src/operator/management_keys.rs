@@ -6,7 +6,7 @@ use axum::{
 };
 use domain::{
     access::{Access, Scope},
-    governed::unknown_group,
+    governed::{registry::RegistryRefused, unknown_group},
     settings::Patch,
 };
 use http::{StatusCode, header};
@@ -86,8 +86,7 @@ pub(crate) async fn create(
     let idempotency_key = body::idempotency_key(request.headers(), &governor)?;
     let KeyDraft { name, scope, group, expires_at } = body::read_draft(request).await?;
     if !is_name(&name, MAX_LABEL_CHARS) {
-        let says = "`name` must be visible characters, without spaces around them.";
-        return Err(ApiError::at(Code::InvalidValue, "name", says));
+        return Err(RegistryRefused::BadName.into());
     }
     let settings = ManagementKeySettings { name, access: Access { scope, group }, expires_at };
     let issued =

@@ -15,6 +15,7 @@ use http::{StatusCode, header, request::Parts};
 use shared::{
     error::{ApiError, Code},
     ids::{GroupId, MemberId},
+    text::sentence,
     wire::{Kept, MemberField, Value},
 };
 use shared_door::{
@@ -137,11 +138,7 @@ fn unknown() -> ApiError {
 }
 
 fn refused(error: Error<MemberRefused>) -> ApiError {
-    let says = |reason: MemberRefused| {
-        let text = reason.to_string();
-        let (first, rest) = text.split_at(text.chars().next().map_or(0, char::len_utf8));
-        format!("{}{rest}.", first.to_uppercase())
-    };
+    let says = |reason: MemberRefused| sentence(&reason.to_string());
     let said = |reason: MemberRefused| match reason {
         MemberRefused::NotFound => unknown(),
         MemberRefused::NameTaken => ApiError::at(Code::MemberNameTaken, "name", says(reason)),

@@ -29,16 +29,22 @@ pub(super) fn of(value: &dyn Any) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use domain::ledger::{Account, RefundAsked, Wallet, WalletChange};
+    use domain::ledger::{Account, RefundAsked, Standing, Wallet, WalletChange};
     use shared::{ids::GroupId, money::NanoUsd, time::Timestamp};
 
     use super::*;
 
     #[test]
-    fn records_with_a_wallet_or_a_refund_have_the_later_form_and_no_others() {
+    fn records_with_a_standing_a_wallet_or_a_refund_have_the_later_form_and_no_others() {
         let amount = NanoUsd::from_nanos(5);
         let group = |wallet| Balance { of: Group { wallet, ..Group::default() }, last_entry: 3 };
-        assert_eq!((of(&group(None)), of(&Account::default())), (FORM, FORM));
+        let account = |standing| AccountRecord {
+            money: Account { standing, ..Account::default() },
+            ..AccountRecord::default()
+        };
+        let suspended = Standing { suspended_at: Timestamp::from_millis(1), closed_at: None };
+        assert_eq!((of(&group(None)), of(&account(None))), (FORM, FORM));
+        assert_eq!(of(&account(Some(suspended))), LATER_FORM);
         assert_eq!(of(&group(Some(Wallet { opening: amount, paid: amount }))), LATER_FORM);
         let plain = Deposited {
             amount,

@@ -7,7 +7,7 @@ use key_service_management::{
 };
 use key_service_page::{
     entry::{Entered, Fault, line},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     frame::hidden,
     operator::Operator,
@@ -17,6 +17,7 @@ use maud::{Markup, html};
 use shared::{
     ids::AccountId,
     money::NanoUsd,
+    text::sentence,
     wire::{MAX_NOTE_CHARS, MAX_PAYMENT_ID_CHARS},
 };
 

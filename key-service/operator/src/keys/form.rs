@@ -8,7 +8,7 @@ use key_service_management::{
 };
 use key_service_page::{
     entry::{Entered, Fault},
-    failure::{Failure, sentence},
+    failure::Failure,
     form::Fields,
     frame::hidden,
     operator::Operator,
@@ -19,7 +19,7 @@ use maud::{Markup, html};
 use shared::{
     money::NanoUsd,
     network::{Network, NotANetwork},
-    text::is_name,
+    text::{is_name, sentence},
     time::Timestamp,
     wire::OperatorScope,
 };
@@ -55,7 +55,7 @@ pub(super) fn form(operator: &Operator, entered: Entered<'_>) -> Markup {
                     }
                 }
             }))
-            (entered.instant("expires_at", "Expires", "In UTC. Leave empty to never expire.", &[]))
+            (entered.instant("expires_at", "Expires", "Leave empty to never expire.", &[]))
             (entered.line("networks", "Networks", networks, MAX_NETWORKS_CHARS))
             (entered.line("max_payment", "Largest payment (USD)", "For scope credit.", 30))
             (code_field(entered, "Six digits from your app, or a recovery code."))

@@ -183,8 +183,13 @@ fn a_password_is_sent_with_tls_or_to_this_machine() {
     for bad in ["smtp://user:secret@mail.example.com", "smtp://u:p@mail.example.com?tls=opportunistic"] {
         assert_eq!(mailer(bad), Err(crate::BadMail::Unencrypted), "{bad}");
     }
-    for bad in ["mail.example.com", "http://mail.example.com", "smtp://mail.example.com?tls=maybe", "smtp://"]
-    {
+    for bad in [
+        "mail.example.com",
+        "http://mail.example.com",
+        "smtp://mail.example.com?tls=maybe",
+        "smtp://",
+        "smtps://user@mail.example.com",
+    ] {
         assert_eq!(mailer(bad), Err(crate::BadMail::Url), "{bad}");
     }
     assert_eq!(Mailer::new(&"smtp://mail.example.com".into(), "nobody").map(drop), Err(crate::BadMail::From));
