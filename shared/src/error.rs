@@ -44,11 +44,11 @@ codes! {
     InvalidApiKey = "invalid_api_key", UNAUTHORIZED, "authentication_error";
     /// The management key is unknown, malformed or revoked.
     InvalidManagementKey = "invalid_management_key", UNAUTHORIZED, "authentication_error";
-    /// Unknown, malformed or revoked operator key.
+    /// The operator key is unknown, malformed or revoked.
     InvalidOperatorKey = "invalid_operator_key", UNAUTHORIZED, "authentication_error";
-    /// An API key of a suspended account.
+    /// The API key belongs to a suspended account.
     AccountSuspended = "account_suspended", UNAUTHORIZED, "authentication_error";
-    /// A key of a closed account.
+    /// The key belongs to a closed account.
     AccountClosed = "account_closed", UNAUTHORIZED, "authentication_error";
     /// The API key is disabled.
     KeyDisabled = "key_disabled", UNAUTHORIZED, "authentication_error";
@@ -58,15 +58,15 @@ codes! {
     ManagementKeyNotAllowed = "management_key_not_allowed", FORBIDDEN, "permission_error";
     /// A valid API key was used on a management route.
     ManagementKeyRequired = "management_key_required", FORBIDDEN, "permission_error";
-    /// A valid operator key on a route outside the operator API.
+    /// A valid operator key was used on a route outside the operator API.
     OperatorKeyNotAllowed = "operator_key_not_allowed", FORBIDDEN, "permission_error";
-    /// A valid API key or management key on a route of the operator API.
+    /// A valid API key or management key was used on a route of the operator API.
     OperatorKeyRequired = "operator_key_required", FORBIDDEN, "permission_error";
-    /// An operator key without a scope that the route needs.
+    /// The operator key lacks a scope that the route needs.
     OperatorScopeMissing = "operator_scope_missing", FORBIDDEN, "permission_error";
-    /// An operator key, used from outside its networks.
+    /// The operator key was used from outside its networks.
     OperatorNetworkNotAllowed = "operator_network_not_allowed", FORBIDDEN, "permission_error";
-    /// A change in a suspended account, by anyone but an operator.
+    /// Someone other than an operator tried to change something in a suspended account.
     AccountReadOnly = "account_suspended", FORBIDDEN, "permission_error";
     /// A management key that may only read was used on a route that writes.
     ReadOnlyKey = "read_only_key", FORBIDDEN, "permission_error";
@@ -156,9 +156,9 @@ codes! {
     TooManyGroups = "too_many_groups", BAD_REQUEST, "invalid_request_error";
     /// The account has the maximum number of webhooks.
     TooManyWebhooks = "too_many_webhooks", BAD_REQUEST, "invalid_request_error";
-    /// The account has reached the bound on alerts.
+    /// The account has the maximum number of alerts.
     TooManyAlerts = "too_many_alerts", BAD_REQUEST, "invalid_request_error";
-    /// The account has reached the bound on members.
+    /// The account has the maximum number of members.
     TooManyMembers = "too_many_members", BAD_REQUEST, "invalid_request_error";
     /// Another account has the name.
     AccountNameTaken = "account_name_taken", CONFLICT, "invalid_request_error";
@@ -168,7 +168,7 @@ codes! {
     MemberNameTaken = "member_name_taken", CONFLICT, "invalid_request_error";
     /// An account keeps its last owner.
     LastOwner = "last_owner", CONFLICT, "invalid_request_error";
-    /// A change in a closed account, by an operator.
+    /// An operator tried to change a closed account.
     AccountEnded = "account_closed", CONFLICT, "invalid_request_error";
     /// An account with credit or held money cannot be closed.
     AccountHasMoney = "account_has_money", CONFLICT, "invalid_request_error";
@@ -182,21 +182,21 @@ codes! {
     ArchivedGroup = "group_archived", CONFLICT, "invalid_request_error";
     /// The id was used before for another amount, group or kind of payment.
     PaymentDiffers = "payment_differs", CONFLICT, "invalid_request_error";
-    /// Less than the amount of a refund is neither used nor held.
+    /// The refund is larger than the credit that is neither used nor held.
     CreditTooLow = "credit_too_low", CONFLICT, "invalid_request_error";
     /// The group has no limit that a payment could raise.
     GroupHasNoLimit = "group_has_no_limit", CONFLICT, "invalid_request_error";
     /// Only payments and refunds change the limit of this group.
     GroupLimitIsPaid = "group_limit_is_paid", CONFLICT, "invalid_request_error";
-    /// A payment above the maximum of the operator key.
+    /// The payment exceeds the maximum of the operator key.
     PaymentAboveMaximum = "payment_above_maximum", BAD_REQUEST, "invalid_request_error";
     /// The `Idempotency-Key` was used before, with another body.
     IdempotencyKeyReuse = "idempotency_key_reuse", CONFLICT, "invalid_request_error";
-    /// The key was rotated, and the plaintext before that still works.
+    /// The key's last rotation has not ended: the previous plaintext still works.
     RotationInProgress = "rotation_in_progress", CONFLICT, "invalid_request_error";
     /// This gateway has too many requests in flight.
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "server_error";
-    /// The store is nearly full, and what is left is kept for holds and captures.
+    /// The store is nearly full, and the remaining space is reserved for holds and captures.
     StoreFull = "store_full", SERVICE_UNAVAILABLE, "server_error";
     /// There is a bug. The log contains the details.
     InternalError = "internal_error", INTERNAL_SERVER_ERROR, "server_error";

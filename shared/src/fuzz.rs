@@ -132,8 +132,8 @@ fn json_objects() {
                         assert_eq!(text(raw).ok().as_deref(), theirs[name].as_str());
                     }
                 }
-                // `serde_json` refuses some numbers, deep nesting and lone surrogates. Here, whoever reads the member
-                // must deal with them.
+                // `serde_json` refuses some numbers, deep nesting and lone surrogates. An `Object` keeps such members
+                // unparsed, and their readers must deal with them.
                 (Ok(_), Err(_)) => {
                     assert!(serde_json::from_slice::<&serde_json::value::RawValue>(input.bytes()).is_ok());
                 }

@@ -21,7 +21,7 @@ const RENEWALS_PER_LEASE: u32 = 6;
 /// within five seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(4);
 
-/// Failed rounds of renewals, of all workers.
+/// Failed rounds of renewals, counted across all workers.
 static UNRENEWED: FailureLog = FailureLog::new();
 
 impl Holds {

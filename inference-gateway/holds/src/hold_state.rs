@@ -23,7 +23,7 @@ pub(crate) struct HoldState {
     pub(crate) accepted: Instant,
     /// Position of the upstream that has the request, counted as in [`HoldRef::upstream`].
     upstream: AtomicU32,
-    /// For each of the model's upstreams, what it charges, as of the grant.
+    /// What each of the model's upstreams charged when the hold was granted.
     upstream_costs: Vec<Option<Arc<Price>>>,
     lease: Mutex<Lease>,
     /// Notified when the status changes, and when a lapsed lease is renewed.

@@ -34,8 +34,8 @@ impl Effort {
 
     /// Finds the effort in `taken` that is nearest to this one. If two are equally near, the lower is chosen, because
     /// it costs less; but reasoning is never reduced to `none`. Returns `None`, which leaves the effort to the model,
-    /// if the list is empty. It does so too if two efforts are equally near to `medium`, because most models default to
-    /// about that.
+    /// if the list is empty. Also returns `None` if this effort is `medium` and two others are equally near, because
+    /// most models default to about `medium`.
     pub fn nearest(self, taken: &[Self]) -> Option<Self> {
         let distance = |other: Self| (other as usize).abs_diff(self as usize);
         let ends_reasoning = |other: Self| other == Self::None && self != Self::None;

@@ -245,7 +245,7 @@ struct RawUpstream {
     call_ids: CallIds,
     #[serde(default)]
     thought_signatures: bool,
-    /// This member is read only so that the catalogue can be refused with a reason.
+    /// Not used. This member is read so that a catalogue that has it is refused with a reason.
     tokenizer: Option<Spanned<String>>,
     #[serde(default = "default_weight")]
     weight: u32,
@@ -294,7 +294,7 @@ impl RawUpstream {
         }
     }
 
-    /// Checks the upstream that has this position, from 1, among the model's upstreams.
+    /// Checks an upstream. `place` is its position, counted from 1, among the model's upstreams.
     fn check(self, id: &str, place: usize) -> Result<Upstream, Fault> {
         let history = self.history();
         let name = self.name.map_or_else(|| Ok(format!("upstream-{place}")), name)?;

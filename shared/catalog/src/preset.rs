@@ -12,7 +12,7 @@ use crate::{
 /// The table of presets, compiled into every program.
 const TABLE: &str = include_str!("../../../config/presets.toml");
 
-/// Minimum length of a word in capitals in an address. A word of this length is a blank that the operator must fill in.
+/// Minimum length of a blank: a word in capitals in an address, which the operator must replace.
 const MIN_BLANK: usize = 4;
 
 /// A vendor, or the software of a local server.

@@ -193,7 +193,7 @@ mod tests {
 
         use super::*;
 
-        /// However an answer is cut into pieces, its heads are within the limits or not, and they end at the same byte.
+        /// However an answer is cut into pieces, the result is the same, and its heads end at the same byte.
         #[test]
         fn heads_of_answers() {
             let hints = "HTTP/1.0 103 Early Hints\nlink: </a>\r\nx: \r\n\n".repeat(15);

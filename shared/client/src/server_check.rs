@@ -96,7 +96,7 @@ fn findings(
 }
 
 impl ServerQuestion {
-    /// Returns the question that an upstream must be asked; `None` for the built-in model.
+    /// Returns the question to ask the server of an upstream; `None` for the built-in model.
     fn of(upstream: &Upstream) -> Option<Self> {
         let base = upstream.url.as_ref()?;
         let uri = ServerDescription::address(upstream.kind, base)?;

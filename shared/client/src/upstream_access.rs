@@ -61,7 +61,7 @@ fn trusting(authorities: &Pem) -> Result<ClientConfig, ConfigError> {
     Ok(versions.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns an upstream's proxy: the catalogue names it or, for https, the environment.
+/// Returns an upstream's proxy: from the catalogue or, for https, from the environment.
 fn proxy(base: &Uri, access: &Access) -> Result<Option<Intercept>, ConfigError> {
     let rules = match &access.proxy {
         Some(proxy) => Matcher::builder().all(proxy.expose_secret()),

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Observes the reads and writes of a stream.
 pub trait StreamWatch {
-    /// Called after a read, with the bytes that the read returned. If the read has to wait, there are none. If this
+    /// Called after a read, with the bytes that the read returned. If the read has to wait, `bytes` is empty. If this
     /// returns an error, the read fails.
     fn after_read(&mut self, context: &mut Context<'_>, waits: bool, bytes: &[u8]) -> io::Result<()>;
 

@@ -27,13 +27,13 @@ const MOST_CUTS: usize = 6;
 
 /// How long a test edits examples.
 const TIME_OF_A_TEST: Duration = Duration::from_secs(1);
-/// Environment variable with the number of seconds for which examples are edited at random instead. `make fuzz` sets
-/// it, together with the first seed.
+/// Environment variable with a number of seconds. If it is set, examples are edited at random for this long. `make
+/// fuzz` sets it, together with the first seed.
 const SECONDS: &str = "FUZZ_SECONDS";
 const SEED: &str = "FUZZ_SEED";
 
-/// Checks every example as it is, and then edited examples: the same edits in every run, for one second, or random
-/// edits, for `FUZZ_SECONDS`.
+/// Checks every example as it is, and then edited examples: for `FUZZ_SECONDS` with random edits or, if that is not
+/// set, for one second with the same edits in every run.
 pub fn fuzz(examples: &Examples, check: impl Fn(&Input)) {
     let number = |name: &str| {
         let parse =
@@ -75,7 +75,7 @@ impl Examples {
         self
     }
 
-    /// Passes each example to `check`, as one piece and split in the middle.
+    /// Passes each example to `check` twice: as one piece, and split in the middle.
     pub fn each(&self, check: impl Fn(&Input)) {
         assert!(!self.0.is_empty(), "there is nothing to edit");
         for bytes in &self.0 {
@@ -134,8 +134,7 @@ impl Input {
         cuts.windows(2).map(|cut| &self.bytes[cut[0]..cut[1]]).collect()
     }
 
-    /// Returns a number below `options`, which was chosen at random. Without random choices or without options, returns
-    /// zero.
+    /// Returns a random number below `options`; zero if `options` is zero or the input has no random choices.
     pub fn choice(&self, options: usize) -> usize {
         self.choices.first().map_or(0, |choice| choice % options.max(1))
     }

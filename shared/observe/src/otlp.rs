@@ -53,7 +53,7 @@ impl From<ExporterBuildError> for WrongSetting {
     }
 }
 
-/// Names of the environment variables that concern spans, or those that concern metrics.
+/// Names of the environment variables for spans, or for metrics.
 pub(super) struct Variables {
     /// Variable with the exporter: `otlp`, or `none` if spans (or metrics) are not sent.
     pub(super) exporter: &'static str,

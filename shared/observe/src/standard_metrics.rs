@@ -77,8 +77,7 @@ struct Instruments {
     http_request: Histogram<f64>,
     client_call: Histogram<f64>,
     server_call: Histogram<f64>,
-    /// Instruments for inferences, by operation, provider and model. There are not more of them than the catalogue
-    /// allows.
+    /// Instruments for inferences, by operation, provider and model. The catalogue limits their number.
     inferences: RwLock<HashMap<Inferred, Arc<BoundInference>>>,
     /// Histograms for the durations of successful calls, by side and method.
     calls: RwLock<HashMap<(CallSide, &'static str), BoundHistogram<f64>>>,

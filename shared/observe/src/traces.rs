@@ -141,8 +141,9 @@ impl Span {
         }
     }
 
-    /// Records the answer to an incoming request. A 5xx is an error of this operation, and a 4xx is not, because it is
-    /// the client's. The span lasts until the answer has been read. If the answer breaks off before, this is an error.
+    /// Records the answer to an incoming request. A 5xx marks the span as failed. A 4xx does not, because the error is
+    /// the client's. The span lasts until the answer has been read. If the answer breaks off early, the span is marked
+    /// as failed.
     pub fn answered(&self, response: Response<Body>) -> Response<Body> {
         if !self.is_sampled() {
             return response;

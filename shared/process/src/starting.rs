@@ -13,7 +13,8 @@ use shared_config::current::Current;
 
 use super::{probe::Readiness, service_manager};
 
-/// Time by which each message asks a service manager to wait longer. It is more than the pause between two attempts.
+/// Each message asks a service manager to wait this much longer. It is longer than the pause between two attempts to
+/// start.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 enum StartPhase {

@@ -247,15 +247,15 @@ pub enum Extended {
     Gone,
 }
 
-/// What a hold is like after an extension.
+/// A hold's size and lease after an extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extension {
     /// Total number of output tokens that the hold covers.
     pub output_tokens: u64,
     /// Time after which the hold expires if it is not extended again.
     pub lease: Duration,
-    /// Why nothing more is granted and a stream must end, if that is so: the key was revoked or disabled, or one of its
-    /// groups was archived.
+    /// Reason why nothing more is granted and the stream must end: the key was revoked or disabled, or one of its
+    /// groups was archived. `None` if the stream may go on.
     pub revoked_by: Option<Refusal>,
 }
 

@@ -175,8 +175,8 @@ fn answers_of_key_services() {
     });
 }
 
-/// Whatever the file contains, each line is a delivery, or is kept as damaged, or is a capture that stays the same when
-/// it is written and read again.
+/// Whatever the file contains, each of its lines is read as a delivery, kept as damaged, or read as a capture that
+/// stays the same when it is written and read again.
 #[test]
 fn spool() {
     let (generation, account, key) = ids();

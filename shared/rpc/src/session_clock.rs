@@ -19,8 +19,8 @@ impl SessionClock {
     }
 
     /// Copies the clock of the peer. A frame that arrived at `now` says that the clock showed `clock_ms`. The copy is
-    /// slow by as long as the frame was on its way, so the peer reaches deadlines early that are converted with the
-    /// copy.
+    /// slow by the time that the frame was on its way. So the peer reaches a deadline early if the deadline was
+    /// converted with the copy.
     pub fn observed(now: Instant, clock_ms: u64) -> Self {
         Self { opened: now.checked_sub(Duration::from_millis(clock_ms)).unwrap_or(now) }
     }

@@ -47,9 +47,9 @@ refusals! {
     KeyExpired = "The key has expired.";
     /// A management key was used on a model route.
     ManagementKeyNotAllowed = "Management keys cannot make model calls; use an API key.";
-    /// An operator key outside the operator API.
+    /// An operator key was used outside the operator API.
     OperatorKeyNotAllowed = "Operator keys work only on /v1/operator; use an API key or a management key.";
-    /// An API key or a management key in the operator API.
+    /// An API key or a management key was used in the operator API.
     OperatorKeyRequired = "Only operator keys work on /v1/operator; use an operator key.";
     /// An API key was used on a management route.
     ManagementKeyRequired = "API keys cannot manage keys; use a management key.";

@@ -215,7 +215,7 @@ fn codes(route: &Route, api: ApiOf) -> Vec<Code> {
     }
     if route.body.is_some() {
         codes.extend(BODY);
-        // A full store still takes money back and stops who must not spend.
+        // While the store is full, refunds and suspensions still work.
         let needs_room = !matches!(
             route.endpoint,
             Endpoint::RefundGroup

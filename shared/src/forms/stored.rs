@@ -2,8 +2,8 @@
 //!
 //! The number of a field is never used for another field. A program skips fields of a struct that it does not know, and
 //! loses them when it writes the value. It refuses a value with a variant that it does not know, unless the field is a
-//! [`known_value`] or a [`shared_value`]. Tuples, arrays and packed counts have a fixed length. A record that an
-//! earlier program must not write gets a higher number of its form.
+//! [`known_value`] or a [`shared_value`]. Tuples, arrays and packed counts have a fixed length. If an earlier program
+//! must not write a record, the record gets a higher form number.
 
 use std::convert::Infallible;
 

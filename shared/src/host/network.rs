@@ -35,7 +35,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     )
 }
 
-/// Returns whether the address is in the assigned part of the Internet, but is not that of a tunnel and is not reserved
+/// Returns whether the address is in the assigned part of the Internet, and neither belongs to a tunnel nor is reserved
 /// for documentation.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {

@@ -10,7 +10,7 @@ use super::bounds::{
 };
 use crate::{money::NanoUsd, timing::time::Timestamp};
 
-/// Type of a field's values. It decides how a value is checked that a client sends.
+/// Type of a field's values. It decides how a client's value is checked.
 #[derive(Clone, Copy)]
 pub enum Kind {
     /// A value that only answers contain. Its schema comes from this function.
@@ -20,7 +20,7 @@ pub enum Kind {
         /// Maximum number of code points.
         max: usize,
     },
-    /// A text like that of [`Kind::Line`] that is not empty, or null.
+    /// A text as in [`Kind::Line`] but not empty, or null.
     ExternalId {
         /// Maximum number of code points.
         max: usize,
@@ -126,7 +126,7 @@ macro_rules! fields {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $object {
             $(#[doc = concat!("`", stringify!($before), "`")] $before,)*
-            /// A field with a limit on the use of the object, or with that usage.
+            /// A limit on the use of the object, or an amount that was used or is left.
             Bound(Bound),
             $(#[doc = concat!("`", stringify!($after), "`")] $after,)*
         }
@@ -151,7 +151,7 @@ macro_rules! fields {
 
 macro_rules! bounds {
     ($($bound:ident = $row:expr;)+) => {
-        /// A field with a limit on the use of a key or a group, or with that usage.
+        /// A limit on the use of a key or a group, or an amount that was used or is left.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bound { $(#[doc = concat!("`", stringify!($bound), "`")] $bound),+ }
 

@@ -44,7 +44,7 @@ pub const REFUNDS: &str = "/v1/operator/accounts/{account}/refunds";
 pub const OPERATOR_EVENTS: &str = "/v1/operator/events";
 /// Path of the operator API's description.
 pub const OPERATOR_DESCRIPTION: &str = "/v1/operator/openapi.json";
-/// Begins an account's name in a path that is an external id.
+/// Prefix of an external id that names an account in a path.
 pub const BY_EXTERNAL_ID: &str = "external:";
 /// Path at which an API key reads about itself.
 pub const OWN_KEY: &str = "/v1/key";

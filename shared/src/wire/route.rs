@@ -190,8 +190,8 @@ impl Route {
         }
     }
 
-    /// Path in the operator API, where a route of the management API serves any account. `None` for the holder's route,
-    /// and for payments into wallets alone: what an operator pays into a group is also the account's credit.
+    /// Path at which operators use the route for any account. `None` for the holder's route and for payments into a
+    /// group's wallet and refunds from it: operators have their own routes for payments and refunds.
     pub fn operator_path(&self) -> Option<String> {
         match self.endpoint {
             Endpoint::OwnKey | Endpoint::PayGroup | Endpoint::RefundGroup => None,

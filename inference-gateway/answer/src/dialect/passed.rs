@@ -277,7 +277,7 @@ fn unique_members(usage: &str) -> Option<Object<'_>> {
     read(usage, USAGE_LEVELS)
 }
 
-/// The output in a last event, with `null` as a value.
+/// The output in a last event. If it is `null`, this contains the text `null`.
 #[derive(Deserialize)]
 struct RawOutput<'a> {
     #[serde(borrow, default, deserialize_with = "even_null")]

@@ -1,8 +1,8 @@
 //! Ids of an answer's calls: the upstream's id, or a new id if the upstream's is missing or belongs to another call of
 //! the conversation.
 //!
-//! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). A client that tracks
-//! calls by id drops the second call with an id, and asks for that call forever.
+//! Some servers number the calls of each answer from the start (`call_0`, `functions.read:0`). If two calls have the
+//! same id, a client that tracks calls by id drops the second call, and asks for it forever.
 
 use std::sync::Arc;
 

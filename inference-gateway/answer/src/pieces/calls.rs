@@ -88,8 +88,8 @@ impl Calls {
         ToolCallDelta { index: call.index, id: PieceId::Sent, name_is_new }
     }
 
-    /// Lists the calls that have no arguments so far. Each call is listed only once, even over several calls of this
-    /// method.
+    /// Lists the calls that have no arguments so far. Each tool call is listed only once, however often this method is
+    /// called.
     pub(crate) fn without_arguments(&mut self) -> impl Iterator<Item = u64> {
         let unfilled = self.0.iter_mut().filter(|call| !call.has_arguments);
         unfilled.map(|call| {

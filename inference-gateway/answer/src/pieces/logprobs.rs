@@ -25,7 +25,7 @@ pub(crate) struct Logprobs<'a> {
 }
 
 impl<'a> Logprobs<'a> {
-    /// Reads an object, or the bare list of the text's tokens that the Responses API has. An empty list counts as none.
+    /// Reads an object or, as in the Responses API, a bare list of the text's tokens. An empty list counts as none.
     pub(crate) fn read(raw: &'a RawValue) -> Option<Self> {
         match Kind::of(raw) {
             Kind::Array if raw.get()[1..].trim_ascii_start() == "]" => None,

@@ -5,8 +5,8 @@ use raw_json::RawString;
 
 use crate::pieces::{nonsense::Nonsense, parts::MAX_CALLS};
 
-/// Maximum number of parts that are remembered. Of further parts, pieces are passed on, but not whole texts, because
-/// nothing shows whether their pieces came before.
+/// Maximum number of parts that are remembered. Pieces of further parts are passed on. Whole texts of further parts are
+/// not, because nothing shows whether their pieces came before.
 const MOST_PARTS: usize = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ struct GivenPart {
     place: u64,
 }
 
-/// Size and digest of a text: as much of a part's text, as spelled in JSON, as was passed on so far.
+/// Size and digest of a text: of what was passed on so far of a part's text, as spelled in JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
     bytes: usize,
@@ -155,7 +155,7 @@ impl Progress {
         self.at(key).is_some_and(|at| self.parts[at].given.bytes > 0)
     }
 
-    /// Counts the bytes that were passed on of all parts of a kind.
+    /// Counts the bytes that were passed on so far in all parts of a kind together.
     pub(super) fn given(&self, kind: PartKind) -> usize {
         self.parts.iter().filter(|part| part.key.kind == kind).map(|part| part.given.bytes).sum()
     }

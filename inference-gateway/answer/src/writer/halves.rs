@@ -67,7 +67,7 @@ impl Halves {
         Joined { texts, arguments: arguments.collect() }
     }
 
-    /// Puts the half that was kept before a text, and removes the half at its end. Returns `None` if the text stays
+    /// Puts the kept half in front of a text, and removes the half at the text's end. Returns `None` if the text stays
     /// unchanged.
     fn text(
         &mut self,

@@ -118,8 +118,8 @@ struct BodyState {
     rest: Bytes,
     /// Number of bytes that the connection has taken.
     taken: u64,
-    /// Time at which the connection received the last piece, after which it has not asked for more; `None` while it
-    /// waits for the handler.
+    /// Time at which the connection received the last piece, if it has not asked for more since then; `None` while the
+    /// connection waits for the handler.
     untaken_since: Option<Instant>,
 }
 

@@ -41,7 +41,7 @@ impl Overdue {
     }
 }
 
-/// Is told about the events of a port's connections.
+/// Receives the events of a port's connections.
 pub(super) trait ConnectionReport: Send + Sync {
     /// Adds `weight` to the load of all trusted or of all untrusted connections.
     fn loaded(&self, trusted: bool, weight: usize);

@@ -31,8 +31,8 @@ use super::{
     workers::Workers,
 };
 
-/// Maximum time in which an idle connection is closed. During this time, a request that is already on its way is still
-/// answered.
+/// Maximum time that closing an idle connection may take. During this time, a request that is already on its way is
+/// still answered.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// Number of bytes that a client may send on an HTTP/2 stream, and on a whole connection, before the server reads them.
 /// They stay in memory. With 128 KiB per round trip and round trips of 25 ms, a client can send five megabytes per
@@ -182,7 +182,7 @@ async fn ending(server: &Server, left: &Notify) {
     }
 }
 
-/// Waits until the client has not done something in time. Returns what that is.
+/// Waits until the client misses a deadline. Returns what the client did not do in time.
 async fn overdue(connection: &Connection, responses: &Responses, bounds: &Bounds) -> Overdue {
     let mut alarm = pin!(sleep_until(Instant::now()));
     poll_fn(|context| {

@@ -19,7 +19,7 @@ use super::{
     workers::{Worker, Workers},
 };
 
-/// Default of the time that running requests get to finish during a shutdown.
+/// Default time that running requests get to finish during a shutdown.
 pub const DRAIN: Duration = Duration::from_secs(10);
 /// Pause after the system could not accept a connection, for example because too many files are open. Without this
 /// pause, the task would try again in a busy loop.

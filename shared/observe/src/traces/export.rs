@@ -156,7 +156,7 @@ async fn export(exporter: SpanExporter, mut items: mpsc::Receiver<ExportItem>) {
     }
 }
 
-/// Returns the next batch and, if a caller waits for the export of this batch, that caller.
+/// Returns the next batch, and the caller that waits for its export, if there is one.
 async fn next_batch(
     items: &mut mpsc::Receiver<ExportItem>,
 ) -> Option<(Vec<SpanData>, Option<oneshot::Sender<()>>)> {

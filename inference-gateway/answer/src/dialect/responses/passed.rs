@@ -21,7 +21,7 @@ use crate::{
 /// Maximum length of a response's id to keep, in bytes.
 const MAX_ID: usize = 1024;
 
-/// An item, as in its first event.
+/// An item as its first event shows it.
 #[derive(Deserialize)]
 struct Begun<'a> {
     #[serde(borrow, rename = "type")]
