@@ -2,7 +2,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use clap::{Args, ValueEnum, builder::TypedValueParser as _};
 
-/// What the public address passes on of the operators' part. Each setting includes what the previous one passes on.
+/// What the public address serves to operators. Each setting includes what the previous setting serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum PublicOperator {
     Off,

@@ -47,7 +47,7 @@ impl Generator {
             }
             Err(error) => Err(error),
         };
-        // If the client left, the logged outcome stays that it left, whatever error follows.
+        // If the client left, that stays the logged outcome, whatever error follows.
         if let Err(error) = &started
             && log.outcome.is_empty()
         {

@@ -79,12 +79,12 @@ impl OpenHold {
         self.state.hold.key
     }
 
-    /// Takes the state of the key's and groups' rates at the time of the grant.
+    /// Takes the state that the rate limits of the key and its groups had when the hold was granted.
     pub fn take_rates(&mut self) -> Option<Box<RateStatus>> {
         self.rates.take()
     }
 
-    /// Returns whether a rate of the key or its groups counts prompt tokens.
+    /// Returns whether a rate limit of the key or its groups counts prompt tokens.
     pub fn has_token_rate(&self) -> bool {
         self.rates.as_ref().is_some_and(|rates| rates.tokens.is_some())
     }
@@ -152,7 +152,7 @@ impl OpenHold {
     }
 
     /// Bills this usage, and waits for the charge for a limited time. `None` means that the charge is not confirmed
-    /// yet, and is delivered in the background. With a spool, it is delivered even if this process ends before.
+    /// yet, and is delivered in the background. With a spool, it is delivered even if this process ends first.
     pub async fn capture(self, usage: Usage, estimated: bool) -> Option<Charge> {
         self.capture_part(usage, None, estimated).await
     }

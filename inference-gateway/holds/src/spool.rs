@@ -249,8 +249,9 @@ impl SpoolWriter {
         written
     }
 
-    /// Appends complete lines. If a full disk takes only a part of the lines, that part is cut off again, since the
-    /// next line would otherwise be appended to it. Nothing more is appended until the cut succeeds.
+    /// Appends complete lines. If the disk is full and only some of the bytes are written, they are cut off again,
+    /// since the next line would otherwise be appended to a partial line. Nothing more is appended until the cut
+    /// succeeds.
     fn append(&mut self, text: &str, sync: bool) -> io::Result<()> {
         if self.torn {
             self.file.set_len(self.bytes)?;

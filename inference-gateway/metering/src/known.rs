@@ -88,7 +88,7 @@ impl StreamMeter {
         &self.counter
     }
 
-    /// Returns the first finish reason that no known server uses, if any.
+    /// Returns the first finish reason received that is not among those of known servers, if any.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
     }

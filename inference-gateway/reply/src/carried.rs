@@ -25,8 +25,7 @@ const MOST_CHARS: usize = 16 << 20;
 pub struct ServerId(u64);
 
 impl ServerId {
-    /// Any server of this kind: the part has a form that all of them accept. For a part that the client did not get through
-    /// this gateway.
+    /// Stands for every server that accepts the part's form, in parts that the client did not get through this gateway.
     pub const ANY: Self = Self(0);
 
     /// Returns the identity of a server, the same in every gateway.

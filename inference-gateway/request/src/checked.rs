@@ -246,7 +246,7 @@ impl Request {
         })
     }
 
-    /// Writes the members beyond the API that the model's upstreams accept.
+    /// Writes the members that are not in the API but that the model's upstreams accept.
     fn put_extra_params(&mut self, model: &Model) -> Result<(), ApiError> {
         for name in &model.extra_params {
             if let Some((_, json)) = self.others.iter().find(|(other, _)| other == name) {

@@ -85,7 +85,7 @@ pub(crate) struct Passage {
     pub(crate) compaction: Option<ApiError>,
 }
 
-/// A top-level member of a body. It reaches from behind the comma before it to the end of its value.
+/// A top-level member of a body. It extends from the end of the preceding comma to the end of the member's value.
 struct PassedMember {
     at: Range<usize>,
     fate: MemberFate,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// Unused bytes that a body may keep. Copying it would cost more.
+/// Maximum number of unused bytes that a body may keep. Copying the body would cost more than this memory.
 const UNUSED: usize = 4 << 10;
 
 /// Returns the written bytes. If far more memory was reserved, the bytes are copied to free it, because a body is kept

@@ -8,7 +8,7 @@
 
 use shared::ids::AccountId;
 
-/// Returns the affinity of an account's requests that begin with these bytes. Every gateway computes the same.
+/// Returns the affinity of an account's requests that begin with these bytes. Every gateway computes the same affinity.
 pub fn affinity(account: AccountId, opening: &[u8]) -> u64 {
     number("faregate 2026 affinity of prompts", account.to_string().as_bytes(), opening)
 }

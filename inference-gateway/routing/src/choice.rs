@@ -41,8 +41,9 @@ pub enum AttemptOutcome {
     Unreachable,
     /// The upstream refused something that one client passed. This says nothing about the upstream.
     Unjudged,
-    /// A request with a query or headers of this account failed, and these may be the cause. The failure counts only
-    /// for this account, until a request without these, or of another account, has also failed.
+    /// A request with a query or headers of this account failed, and the query or the headers may be the cause. The
+    /// failure counts only for this account until a request without a query and headers, or a request of another
+    /// account, has also failed.
     FailedWithHead(AccountId),
     /// The upstream refused either something that this account passed, or every request. The refusal counts as a
     /// failure once another account is refused too.
@@ -103,8 +104,8 @@ impl Health {
             {
                 Self { alone: Some(self.alone(account)), ..self.unjudged(now) }
             }
-            // The trial failed, or a request from before the upstream was set aside. The time of the next trial is
-            // already set.
+            // The failed request is the trial, or was sent before the upstream was set aside. The time of the next
+            // trial is already set.
             (
                 AttemptOutcome::Overloaded
                 | AttemptOutcome::Limited(_)
@@ -160,7 +161,7 @@ impl Health {
         if now.saturating_sub(since) >= EXCUSED_FOR {
             return self;
         }
-        // If there were fewer failures than this, the upstream was set aside for another reason, and stays so.
+        // With fewer failures than this, the upstream was set aside for another reason, and stays set aside.
         let aside = self.aside.filter(|_| self.failures < FAILURES);
         Self { failures: self.failures.saturating_sub(1), aside, excused_since: Some(since), ..self }
     }

@@ -91,7 +91,7 @@ impl Generator {
         }
     }
 
-    /// Opens the hold for an exact count. For a prompt whose upper bound was refused, or that has no upper bound
+    /// Opens the hold for the exact count of a prompt whose upper bound was refused, or that has no upper bound
     /// (`denial` is absent). While the prompt is counted, its lower bound is held, so that the upstream does not count
     /// a prompt that the key cannot pay for anyway. If the upper bound was refused only because it would take much of
     /// what is left, and the count fails, the hold is opened for the upper bound.

@@ -63,7 +63,7 @@ pub(crate) struct Started {
     pub(crate) id: GenerationId,
     /// The value to which `max_tokens` was lowered, if it was.
     pub(crate) max_tokens: Option<u64>,
-    /// State of the key's and groups' rates.
+    /// State of the rate limits of the key and its groups.
     pub(crate) rates: Option<Box<RateStatus>>,
     pub(crate) body: AnswerBody,
 }
@@ -74,8 +74,8 @@ pub(crate) enum AnswerBody {
 }
 
 impl AnswerBody {
-    /// Makes the answer keep the memory of the request's parts that it repeats, until the connection has sent
-    /// everything.
+    /// Makes the answer keep the memory of those parts of the request that the answer repeats, until the connection has
+    /// sent everything.
     pub(super) fn keeping(self, admitted: &mut Admitted) -> Self {
         match self {
             Self::Whole(bytes) => Self::Whole(admitted.leave_with(bytes)),

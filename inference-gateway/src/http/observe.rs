@@ -92,8 +92,8 @@ impl Observed<'_> {
     }
 }
 
-/// A request in progress. If the client leaves before the response begins, the request counts with status 499, as many
-/// proxies do it.
+/// A request in progress. If the client leaves before the response begins, the request counts with status 499, as in
+/// many proxies.
 struct InFlight<'a> {
     requests: Gauge,
     route: &'static str,

@@ -16,7 +16,7 @@ pub(super) const NAMES: [&str; 6] = [
     "x-ratelimit-reset-tokens",
 ];
 
-/// Adds the headers for the rates of the key or its groups.
+/// Adds the headers for the rate limits of the key or its groups.
 pub(super) fn insert(rates: &RateStatus, headers: &mut HeaderMap) {
     for (names, rate) in NAMES.chunks_exact(3).zip([rates.requests, rates.tokens]) {
         let (&[of_limit, of_remaining, of_reset], Some(RateLimit { limit, remaining, reset })) =

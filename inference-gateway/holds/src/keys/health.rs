@@ -21,7 +21,7 @@ const AVOIDED: Duration = Duration::from_secs(5);
 pub struct KeyServiceHealth {
     began: Instant,
     services: Vec<ServiceHealth>,
-    /// Number of requests so far, by which the key-services take turns at being asked first.
+    /// Number of requests so far. It decides which key-service is asked first, so that they take turns.
     turns: AtomicUsize,
 }
 
@@ -80,7 +80,8 @@ impl KeyServiceHealth {
     /// Notes that a key-service answered. `name` is its name in the log.
     pub fn answered(&self, service: usize, port: KeyServicePort, name: impl Display) {
         let Some(health) = self.services.get(service).map(|health| health.port(port)) else { return };
-        // Reading comes first, because nearly every answer is from a healthy key-service, and then nothing is written.
+        // The time is read first, because nearly every answer is from a healthy key-service, and then nothing has to be
+        // written.
         if health.avoided_until.load(Ordering::Relaxed) != 0 {
             health.avoided_until.store(0, Ordering::Relaxed);
         }

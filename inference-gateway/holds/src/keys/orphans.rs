@@ -45,7 +45,7 @@ impl Orphan {
 pub(super) struct Orphans(Mutex<Vec<Orphan>>);
 
 impl Orphans {
-    /// Adds the authorization of a call that may have been executed, or still may be.
+    /// Adds an orphan for an authorization that may have been executed, or may still be.
     pub(super) fn add(&self, authorize: &Authorize) {
         let valid_until = authorize.valid_until.unwrap_or_else(Instant::now);
         self.keep(Orphan {
@@ -107,7 +107,7 @@ impl<'a> OrphanGuard<'a> {
 impl Drop for OrphanGuard<'_> {
     fn drop(&mut self) {
         let copies: u32 = self.attempts.iter().map(|attempt| attempt.copies()).sum();
-        // A copy that was answered opens no hold that nobody knows of. All other copies may still be executed.
+        // A copy that was answered leaves no unknown hold. All other copies may still be executed.
         if copies > u32::from(self.answered) {
             self.orphans.add(&self.authorize);
         }

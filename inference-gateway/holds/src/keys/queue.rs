@@ -2,8 +2,8 @@
 //!
 //! A session takes waiting calls when it is free to send. So a disconnected session takes no calls, and its unanswered
 //! calls go to the next free session. A call whose account is known waits for the key-service that all gateways prefer
-//! for that account, since it has copies of the account's records. After [`SPILL_AFTER`], any session takes the call.
-//! This affects only speed, not correctness.
+//! for that account, since that key-service has copies of the account's records. After [`SPILL_AFTER`], any session
+//! takes the call. This affects only speed, not correctness.
 
 use std::{
     collections::VecDeque,
@@ -86,8 +86,8 @@ impl Pending {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1 && self.answer(Err(failure))
     }
 
-    /// Drops a copy that will not be answered. Returns false if it is the last copy: this must be sent again, so it is
-    /// not dropped.
+    /// Drops a copy that will not be answered. The last copy is not dropped, because it must be sent again; then this
+    /// returns false.
     fn give_up_copy(&self) -> bool {
         let others = |left: u32| (left > 1).then(|| left - 1);
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, others).is_ok()
@@ -159,7 +159,8 @@ enum SessionState {
 pub(super) enum Work {
     /// A frame of at least one call.
     Frame(Vec<Arc<Pending>>),
-    /// Wait to be woken, at most until this time, from which the session may take calls that wait for other sessions.
+    /// Wait to be woken, at most until this time. From then on, the session may take calls that wait for other
+    /// sessions.
     Wait(Option<Instant>),
     End,
 }
@@ -298,7 +299,7 @@ impl Queue {
 
 impl QueueState {
     /// Finds the session whose key-service is preferred for the account. All gateways that are connected to the same
-    /// key-services prefer the same.
+    /// key-services prefer the same key-service.
     fn preferred(&self, account: AccountId) -> Option<usize> {
         let mut id = [0; 8];
         id.copy_from_slice(&account.as_bytes()[8..]);

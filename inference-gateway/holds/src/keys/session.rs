@@ -246,7 +246,7 @@ impl SessionTask {
         session.send(first_id, calls)
     }
 
-    /// Delivers an answer. Returns whether this was the last answer of a frame, and the frame's answers show that the
+    /// Delivers an answer. Returns true if this was the last answer of a frame and the frame's answers show that the
     /// key-service cannot reach its store.
     fn hear(&self, in_flight: &mut SentFrames, id: u64, told: Heard) -> bool {
         let deliver = |pending: &Pending, is_handed_on: bool| {

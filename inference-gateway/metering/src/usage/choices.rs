@@ -1,4 +1,4 @@
-//! Output of each choice: as reported, by upstreams that report each choice separately, and otherwise as estimated.
+//! Output of each choice: reported, if the upstream reports each choice separately, and otherwise estimated.
 
 use reply::MAX_CHOICES;
 
@@ -15,7 +15,8 @@ struct ChoiceOutput {
     reported: ReportedOutput,
     /// Estimated tokens of all text so far.
     passed: u64,
-    /// How many tokens the last report of this choice counted beyond those of the text that had arrived before the report.
+    /// Number of tokens that the last report of this choice counted in addition to the text that had arrived before the
+    /// report.
     ahead: u64,
     /// Tokens of the text that no report covers.
     counted: u64,
@@ -74,7 +75,7 @@ impl Choices {
         }
     }
 
-    /// Records a report of how many tokens `choice`, or all choices, have put out.
+    /// Records a report of how many tokens `choice`, or all choices, have generated.
     pub(super) fn reported(&mut self, output: u64, choice: Option<usize>) {
         if let Some(choice) = choice {
             let choice = &mut self.each[choice];

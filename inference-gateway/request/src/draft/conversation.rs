@@ -288,7 +288,7 @@ impl Draft {
         self.push(token);
     }
 
-    /// Adds a text to the prompt's count that the model will see as a call's arguments. Notes the first such text that
+    /// Adds to the prompt's count a text that the model will see as a call's arguments. Notes the first such text that
     /// is not JSON.
     pub(crate) fn show_spelled_arguments(&mut self, arguments: &Value<'_, '_>) -> Result<(), ApiError> {
         let text = arguments.string()?;
@@ -299,7 +299,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds an object to the prompt's count that the model will see as a call's arguments.
+    /// Adds to the prompt's count an object that the model will see as a call's arguments.
     pub(crate) fn show_arguments(&mut self, object: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.json(object.raw()).map_err(|TooDeep| {
             object.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))

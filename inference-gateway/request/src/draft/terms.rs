@@ -19,7 +19,7 @@ use super::{
 /// Value that Google accepts instead of a lost signature, as its documentation says.
 const LOST_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What the form of a chat depends on, apart from the request.
+/// What the form of a chat depends on, in addition to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChatTerms {
     history: HistoryForm,

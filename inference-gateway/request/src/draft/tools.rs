@@ -60,8 +60,8 @@ impl Draft {
         })
     }
 
-    /// Adds the members of a tool to the prompt's count, except the members in `counted`. They are not translated, but
-    /// a vendor that gets the tool unchanged may show them to the model.
+    /// Adds the members of a tool to the prompt's count, except the members in `counted`. The added members are not
+    /// translated, but a vendor that gets the tool unchanged may show them to the model.
     pub(crate) fn shown_besides(&mut self, tool: &Members<'_, '_>, counted: &[&str]) {
         for (_, value) in tool.iter().filter(|(name, _)| !counted.contains(name)) {
             self.shown.maybe_json(value.raw());

@@ -115,7 +115,7 @@ struct Walk<'f> {
 }
 
 impl PartFindings {
-    /// Checks a text in a member with this name. Counts it if it is an image.
+    /// Checks a text in a member with this name. If the text is an image, counts the image.
     fn text(&mut self, name: Name, text: &str) -> Result<(), (Code, &'static str)> {
         match name {
             Name::Image | Name::Url => {

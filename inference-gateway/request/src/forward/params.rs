@@ -1,4 +1,4 @@
-//! What a body depends on, apart from the request.
+//! What a body depends on, in addition to the request.
 
 use shared::ids::AccountId;
 use shared_catalog::LimitParam;

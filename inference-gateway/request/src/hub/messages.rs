@@ -63,7 +63,8 @@ pub(super) fn write(
     Ok(out)
 }
 
-/// Writes whether the model is to think, and returns it. The model cannot think if the tool choice forces a call.
+/// Decides whether the model is to think, writes the decision, and returns it. The model cannot think if the tool
+/// choice forces a call.
 fn thinking(hub: &Hub<'_>, is_forced: bool, out: &mut String) -> bool {
     match hub.effort {
         None => false,

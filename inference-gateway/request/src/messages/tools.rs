@@ -44,7 +44,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<Dropped
 const RUN_BY_CLIENTS: [&str; 5] =
     ["bash_", "text_editor_", "memory_", "tool_search_tool_bm25", "tool_search_tool_regex"];
 
-/// Returns the type of a tool that the vendor runs. Such a tool costs money that the usage does not show.
+/// Returns the tool's type if the vendor runs the tool. Such a tool costs money that the usage does not show.
 pub(super) fn is_run_by_vendor(tool: &Members<'_, '_>) -> Result<Option<String>, ApiError> {
     // No tool of this API contains other tools.
     if tool.get("tools").is_some() {

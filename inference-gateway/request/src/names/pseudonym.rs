@@ -14,7 +14,8 @@ pub(crate) fn pseudonym(account: AccountId, text: &str) -> String {
 /// Maximum length, in bytes, of a user's or cache's name that is kept unchanged. Vendors accept 64 to 256 characters.
 const MAX_NAME: usize = 256;
 
-/// Returns what is kept with a request of a caller's name for a user or a cache: the name or, if it is long, its hash.
+/// Returns the form in which a caller's name for a user or a cache is kept with a request: the name itself or, if it is
+/// long, its hash.
 pub(crate) fn kept_name(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();

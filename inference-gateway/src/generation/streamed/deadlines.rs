@@ -38,7 +38,7 @@ pub(super) struct Deadlines {
     is_blocked: bool,
     /// When the stream began to wait for an extension or a renewed lease, if it still does.
     waiting_since: Option<Instant>,
-    /// If nothing is read because the client reads nothing and its buffer is full: when reading stopped.
+    /// When the gateway stopped reading the upstream because the client reads nothing and its buffer is full.
     full_since: Option<Instant>,
     /// Whether the upstream is being read.
     listening: bool,

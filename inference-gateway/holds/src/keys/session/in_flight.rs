@@ -17,7 +17,8 @@ const SLOW: Duration = Duration::from_millis(10);
 /// If no more than this many frames were sent since the last answer, another frame may be sent. Each waits twice as
 /// long as the frame before it.
 const MOST_UNHEARD: u32 = 4;
-/// If calls fail this long after an answer came from the store, the store still counts as reachable, at least in part.
+/// For this long after an answer that came from the store, the store counts as reachable, at least in part, even if
+/// calls fail.
 const REACHED_FOR: Duration = Duration::from_secs(1);
 /// Time without an answer after which calls are also sent to another key-service. If all key-services are slow because
 /// the store is slow, the second key-service still has most of the time until the caller's deadline.
@@ -53,7 +54,8 @@ struct Frame {
     /// Whether other sessions send the calls too, because this session was silent. If so, a failure that this session
     /// receives does not count as an answer.
     is_handed_on: bool,
-    /// What the answers so far show about the store. It counts as away if a call failed and no call reached it.
+    /// What the answers so far show about the store. The store counts as away if a call failed and no call reached the
+    /// store.
     store: StoreSeen,
 }
 
@@ -81,7 +83,7 @@ pub(super) enum Hedge {
     Slow(Vec<Arc<Pending>>),
     /// No calls are being answered.
     Silent(Vec<Arc<Pending>>),
-    /// For so long nothing was answered that the session must be closed.
+    /// No call was answered for so long that the session must be closed.
     TooLate,
 }
 
