@@ -1,5 +1,5 @@
-//! The running gateway, and its shutdown. It then refuses new requests, finishes running requests within a time limit,
-//! and delivers captures.
+//! The running gateway, and its shutdown, during which it refuses new requests, finishes running requests within a time
+//! limit, and delivers captures.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -143,7 +143,8 @@ impl RunningGateway {
     }
 }
 
-/// Fails unless a key-service answers. The credential does not matter, since any answer shows that it is there.
+/// Fails unless a key-service answers. The credential does not matter, since any answer shows that the key-service is
+/// running.
 async fn is_ready(keys: &Keys) -> Result<(), String> {
     let answered = keys.authenticate("", Class::Api).await;
     answered.map(drop).map_err(|_| "no key-service answers".to_owned())

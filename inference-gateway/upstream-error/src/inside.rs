@@ -101,8 +101,8 @@ fn is_address(word: &str) -> bool {
         || word.split(['/', ':', '@', '%']).any(|part| part.parse::<Ipv4Addr>().is_ok() || is_host(part))
 }
 
-/// Returns whether a word has the form `name:8000`. A word that begins with a number is not, because it is a time or a
-/// position in a text.
+/// Returns whether a word has the form `name:8000`. This is false for a word that begins with a number, because it is a
+/// time or a position in a text.
 fn has_port(word: &str) -> bool {
     word.rsplit_once(':').is_some_and(|(host, port)| {
         host.contains(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()

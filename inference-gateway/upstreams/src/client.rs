@@ -164,8 +164,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Opens a connection, unless another connection becomes idle before that. Returns the connection, and whether it
-    /// is new.
+    /// Opens a connection, unless another connection becomes idle first. Returns the connection, and whether it is new.
     async fn connection(&self, server: &Server) -> Result<(SendRequest<Body>, bool), SendError> {
         let returned = self.0.wait(server.name.clone());
         let (connector, origin) = (server.connector.clone(), server.origin.clone());

@@ -54,7 +54,7 @@ impl PromptCount {
 /// Why a prompt was not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotCounted {
-    /// The upstream cannot count this prompt at any time.
+    /// The upstream can never count this prompt.
     Unsupported,
     /// The upstream could not be reached, failed, or did not answer in time. This may last for some time.
     Away,

@@ -31,8 +31,8 @@ use crate::{
 /// Maximum number of prompts that an upstream counts at once. Such a limit is needed, because counting is free of
 /// charge and a prompt may have 64 MiB.
 const MAX_COUNTS_AT_ONCE: usize = 4;
-/// Maximum number of one account's prompts that are counted at once. It is half of that, so that other accounts get
-/// permits even if this account's counts are slow.
+/// Maximum number of one account's prompts that an upstream counts at once. It is half of all, so that other accounts
+/// get permits even if this account's counts are slow.
 const MAX_COUNTS_OF_AN_ACCOUNT: usize = MAX_COUNTS_AT_ONCE / 2;
 
 /// A server that serves a model.
@@ -306,8 +306,8 @@ impl Upstream {
         Err(NotAnswered { failure, limit: error.refused_limit(status.as_u16()), member })
     }
 
-    /// Sends a request. Repeats it once if the upstream refuses the credential and the file of the credential now has
-    /// another.
+    /// Sends a request. Repeats it once if the upstream refuses the credential and the credential's file now contains a
+    /// different credential.
     pub(crate) async fn ask(
         &self,
         client: &UpstreamClient,

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 pub enum Alarm {
     /// Keys that cannot spend because a limit is reached.
     OutOfBudget,
-    /// Inactive keys that programs still call with.
+    /// Inactive keys with which programs still make calls.
     StillCalled,
     /// Webhooks that were disabled because deliveries failed.
     WebhookOff,

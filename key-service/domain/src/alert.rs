@@ -25,19 +25,19 @@ use crate::{
     webhook::{Delivery, DeliveryOutcome, ReceiverAnswer},
 };
 
-/// Hours without a second message about the same subject, unless the alert says otherwise.
+/// Usual number of hours during which an alert sends no second message about the same subject.
 const USUAL_INTERVAL_HOURS: u64 = 24;
 /// Maximum number of subjects that an alert reports within its interval, and so of its messages.
 pub const MAX_REPORTED: usize = 50;
 /// Maximum number of pending messages of an alert. Later messages are dropped.
 pub const MAX_PENDING_MESSAGES: usize = 64;
-/// Pause between two looks at sums. It limits how late a message about sums can be.
+/// Time between two checks of the sums for an alert. It limits how late a message about sums can be.
 const LOOK_AT_SUMS_EVERY: Duration = Duration::from_mins(5);
-/// Pause between two tests of an account's alerts, so that nobody floods a mailbox with them.
+/// Minimum time between two tests of an account's alerts, so that nobody floods a mailbox with tests.
 pub const BETWEEN_TESTS: Duration = Duration::from_mins(1);
 /// Statuses of a mail server that refuses the sign-in. They are about the operator's settings and not about the mail.
 const REFUSED_SIGN_INS: [u16; 4] = [530, 534, 535, 538];
-/// A week, in which a weekly report may be sent late.
+/// Length of a week, after which a weekly report is due again.
 const WEEK: Duration = Duration::from_hours(7 * 24);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct StoredAlert {
     pub cursor: u64,
     /// When sums were last considered.
     pub looked_at: Option<Timestamp>,
-    /// Subjects within their interval, at most [`MAX_REPORTED`].
+    /// Subjects that were reported within the interval, at most [`MAX_REPORTED`].
     pub reported: Vec<ReportedSubject>,
 }
 
@@ -191,7 +191,7 @@ impl Alert {
         }
     }
 
-    /// Returns whom an event is about, if the alert reports the event.
+    /// Returns what an event is about, if the alert reports the event.
     pub fn reports(&self, event: &Event, account: AccountId) -> Option<AlertSubject> {
         let percent = event.kind.threshold().map(|threshold| u64::from(threshold.percent));
         let is_reported = match &event.kind {
@@ -238,8 +238,8 @@ impl Alert {
         (is_reported && is_about).then_some(subject)
     }
 
-    /// Decides what to do after an attempt to send a message. `chance` is random, for jitter. What the other side
-    /// refuses for good is not sent again.
+    /// Decides what to do after an attempt to send a message. `chance` is random, for jitter. A message that the
+    /// receiver refuses permanently is not sent again.
     pub fn outcome(
         &self,
         message: &Delivery,

@@ -240,8 +240,8 @@ pub struct EventSearch {
 }
 
 impl Act {
-    /// Returns an act for further events of this change. Its first event is this act's event number `n`, counted from
-    /// zero.
+    /// Returns an act for further events of this change. The returned act's first event is event number `n` of this
+    /// act, counted from zero.
     #[must_use]
     pub fn nth(mut self, n: u32) -> Self {
         for (byte, flipped) in self.chance[6..].iter_mut().zip(n.to_be_bytes()) {

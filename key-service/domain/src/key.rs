@@ -76,7 +76,7 @@ shared::names! {
 pub enum KeyTrouble {
     /// The key cannot spend, because a limit of the key or of its groups is reached.
     Limited,
-    /// The key is revoked, disabled or expired, but programs still call with it.
+    /// The key is revoked, disabled or expired, but programs still make calls with it.
     Ended,
     Expiring,
     /// The key has used four fifths of a limit.

@@ -21,14 +21,14 @@ const CONTEXT: &str = "faregate 2026-11-29 addresses of alerts";
 /// Maximum length of an email address's part before the `@` (RFC 5321).
 const MAX_LOCAL_PART: usize = 64;
 
-/// An address, as far as it may be shown, and its whole text sealed.
+/// The part of an address that may be shown, and the whole address, sealed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertAddress {
     pub shown: String,
     pub sealed: Sealed,
 }
 
-/// A text that only the pepper opens. It begins with the nonce.
+/// A text that can be opened only with the pepper. It begins with the nonce.
 #[derive(Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Sealed(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>);
@@ -48,7 +48,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// Prints nothing of a URL but its host.
+/// Prints only the host of a URL.
 impl fmt::Debug for AlertDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "AlertDestination({})", self.shown())

@@ -25,7 +25,7 @@ pub enum Channel {
 
 shared::names! { Channel: Webhook = "webhook", Email = "email", Slack = "slack", Teams = "teams" }
 
-/// Why an alert cannot have a setting. The text continues the setting's name.
+/// Why an alert cannot have a setting. In a message, the text follows the setting's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AlertFault {
     #[error("must be an email address, such as ops@example.com")]

@@ -47,7 +47,7 @@ pub enum CannotGoOn {
     /// The log never had this number.
     Unknown,
     /// The value may have been lost, and another value may have its number. The program must read everything after this
-    /// exported number again; the values up to it are certain.
+    /// exported number again; the values up to this number cannot have been lost.
     MayBeLost(u64),
 }
 

@@ -78,7 +78,7 @@ pub fn may(access: Access, effect: Effect, subject: Subject) -> Result<(), Forbi
 /// Rights of an operator key. They never change; a key with other rights is another key.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct OperatorRights {
-    /// In order, and each once.
+    /// Sorted, without duplicates.
     #[n(0)]
     pub scopes: Vec<OperatorScope>,
     /// Networks that the key works from; `None` for any.

@@ -1,4 +1,4 @@
-//! Payments and refunds, as events tell of them.
+//! Payments and refunds, as events report them.
 
 use serde::{Deserialize, Serialize};
 use shared::{

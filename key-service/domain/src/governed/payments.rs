@@ -24,11 +24,11 @@ pub enum PaymentRefused {
     /// The account does not have the group.
     GroupNotFound,
     GroupArchived,
-    /// The group has no limit, so a payment would take away what is unbounded.
+    /// The group has no limit, so a payment could not raise it, but would restrict the group.
     NoLimit,
     /// The id was used for something else.
     Differs(PaymentTerms),
-    /// Less than the refund asks for is neither used nor held.
+    /// The refund exceeds the credit that is neither used nor held.
     CreditTooLow {
         available: NanoUsd,
     },

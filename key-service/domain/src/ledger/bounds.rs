@@ -139,7 +139,7 @@ impl Budget {
     }
 
     /// Changes the lifetime limit by an amount, and its raise with it. Returns the new limit; `None` if there is no
-    /// limit, or one would pass its bounds.
+    /// limit, or if the limit or its raise would exceed the allowed range.
     pub(super) fn move_limit(&mut self, change: NanoUsd, now: Timestamp) -> Option<NanoUsd> {
         let moved = |amount: NanoUsd| {
             amount.checked_add(change).filter(|moved| (NanoUsd::ZERO..=MAX_LIMIT).contains(moved))
@@ -157,7 +157,7 @@ impl Budget {
         self.windows_mut().filter(|window| window.start == now).for_each(|window| window.start = begin);
     }
 
-    /// Counts one less request in flight. After the last one, removed bounds are forgotten.
+    /// Counts one less request in flight. After the last request, removed bounds are forgotten.
     pub(super) fn end_request(&mut self) {
         let Some(bounds) = &mut self.bounds else { return };
         bounds.in_flight = bounds.in_flight.saturating_sub(1);

@@ -44,7 +44,7 @@ pub enum Command {
         payment_id: PaymentId,
         amount: NanoUsd,
         from: PaidTo,
-        /// Whether to take what there is if that is less than `amount`.
+        /// Whether to take what is there, if that is less than `amount`.
         partial: bool,
         /// The payment that is refunded. The caller has checked that it exists.
         of: Option<PaymentId>,
@@ -172,7 +172,7 @@ pub enum Outcome {
     /// The deposit or refund took effect, now or before.
     Deposited {
         deposited: Box<Deposited>,
-        /// Whether it took effect now.
+        /// Whether the deposit or refund took effect now, and not before.
         is_new: bool,
     },
     Ticked(u64),
@@ -245,13 +245,13 @@ pub enum Refused {
     },
     /// Other generations hold the rest.
     Reserved,
-    /// The deposit is not above zero, or the credit would pass [`NanoUsd::MAX`].
+    /// The deposit is not above zero, or the credit would exceed [`NanoUsd::MAX`].
     BadDeposit,
     /// The same id was used earlier, for another amount or group, or for a refund instead of a payment.
     DepositDiffers {
         earlier: PaymentTerms,
     },
-    /// Less than the refund's amount is neither used nor held.
+    /// The refund exceeds the credit that is neither used nor held.
     CreditTooLow {
         available: NanoUsd,
     },
@@ -259,7 +259,7 @@ pub enum Refused {
     UnknownGroup,
     /// The group has no limit that a payment could raise.
     NoLimit,
-    /// The limit of the group would pass [`MAX_LIMIT`](shared::wire::MAX_LIMIT).
+    /// The limit of the group would exceed [`MAX_LIMIT`](shared::wire::MAX_LIMIT).
     LimitTooHigh,
     /// The record or a group cannot be read, so nothing can be decided until an operator repairs it.
     Damaged,

@@ -99,7 +99,7 @@ impl CallEvents {
         }
     }
 
-    /// Records a command that was refused. A refused hold shows which money limits leave too little.
+    /// Records a command that was refused. A refused hold shows which limits on money leave too little.
     pub fn refused(&mut self, command: &Command, state: &State, refused: &Refused) {
         let Command::Hold(NewHold { key, least, .. }) = command else { return };
         if *refused == Refused::CreditEmpty {

@@ -37,7 +37,7 @@ use super::{BoundsPatch, Command, Level, NewHold, Outcome, PaidTo, Progress, Ref
 pub const ACCOUNTS: u8 = 2;
 /// Number of keys per account. The next number names a key that does not exist.
 pub const KEYS: u8 = 3;
-/// Number of generations per account. The last two have ids of another time: see [`of_history`].
+/// Number of generations per account. The ids of the last two are from other times: see [`of_history`].
 pub const GENERATIONS: u8 = 12;
 
 /// Number of groups per account. The next number names a group that does not exist. At first, the second group is a
