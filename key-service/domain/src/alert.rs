@@ -27,7 +27,7 @@ use crate::{
 
 /// Usual number of hours during which an alert sends no second message about the same subject.
 const USUAL_INTERVAL_HOURS: u64 = 24;
-/// Maximum number of subjects that an alert reports within its interval, and so of its messages.
+/// Maximum number of subjects that an alert reports within its interval. It also limits the number of messages.
 pub const MAX_REPORTED: usize = 50;
 /// Maximum number of pending messages of an alert. Later messages are dropped.
 pub const MAX_PENDING_MESSAGES: usize = 64;

@@ -36,7 +36,7 @@ pub struct Member {
     /// Hash of the password, once the member has set one.
     pub password: Option<PasswordHash>,
     pub created_at: Timestamp,
-    /// The latest sign-in link that someone else created for the member, apart from the invitation.
+    /// The latest sign-in link that someone else created for the member after the invitation.
     pub last_link: Option<MadeLink>,
     pub second_factor: Option<SecondFactor>,
 }
@@ -197,7 +197,7 @@ pub struct Session {
 }
 
 impl PasswordHash {
-    /// Returns a digest by which a link can tell whether the password has changed.
+    /// Returns a digest that is stored in a link, to show later whether the password has changed.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }

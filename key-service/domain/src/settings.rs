@@ -144,7 +144,7 @@ impl AccountLabels {
         self
     }
 
-    /// Settings that differ from earlier ones.
+    /// Lists the settings that differ from `before`, an earlier state.
     pub fn changes_since(&self, before: &Self) -> Vec<Change> {
         let external_ids = [before, self].map(|labels| labels.external_id.to_value());
         let metadata = [before, self].map(|labels| MetadataPatch::value_of(&labels.metadata));
@@ -270,7 +270,7 @@ pub(crate) fn is_lowered(before: &Value, after: &Value) -> bool {
 }
 
 /// Defines the patch of an object, and how each of its fields is read and changed. A setting is a line `Field = name:
-/// Type, place;`. It stands under `merged` if changes are merged into the stored value.
+/// Type, place;`. The line is under `merged` if changes are merged into the stored value.
 macro_rules! fields {
     (
         $object:ident, $field:ident, $patch:ident

@@ -1,5 +1,5 @@
 //! A breadth-first model checker. It visits every reachable state once. If a state or an action breaks a promise, it
-//! returns the shortest path there.
+//! returns the shortest path to it.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -208,7 +208,8 @@ impl<'a> Batch<'a> {
         Ok((record, is_forgotten))
     }
 
-    /// Finds the record of a command's generation. A hold presumes that there is none.
+    /// Finds the record of a command's generation. For a hold, assumes that there is no record; if there is one, the
+    /// commit fails.
     fn slot_for(&mut self, command: &Command, name: &RecordName<Record>) -> Result<Slot<Record>, Refused> {
         if let Command::Hold(_) = command { Ok(self.view.find_new(name)) } else { self.slot(name) }
     }

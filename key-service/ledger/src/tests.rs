@@ -286,7 +286,7 @@ impl Installation {
     }
 }
 
-/// Returns the outcomes as if each payment and refund had taken effect before.
+/// Returns the outcomes as if each payment and refund had already taken effect.
 fn as_repeated(outcomes: Outcomes) -> Outcomes {
     let repeated = |outcome| match outcome {
         Ok(Outcome::Deposited { deposited, .. }) => Ok(Outcome::Deposited { deposited, is_new: false }),

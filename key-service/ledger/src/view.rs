@@ -1,5 +1,5 @@
-//! The records of one space while changes are decided. Records that were read are guarded, and changed ones are
-//! written.
+//! The records of one space while changes are decided. A commit has guards on the records that were read, and writes
+//! the records that have changed.
 //!
 //! A decision is a function that may run several times. It sees a record that has not been read yet as absent. The
 //! answer is then discarded, the record is read, and the function runs again.
@@ -50,7 +50,7 @@ impl From<Unreadable> for StoreError {
 pub struct View {
     space: Space,
     copies: Copies,
-    /// Slots of the copies that the decision has read, in order. The commit guards them.
+    /// Slots of the copies that the decision has read, in order. The commit has a guard on each of them.
     touched: Vec<usize>,
     missing: Vec<Name>,
     /// Slots of the copies that were added since the last commit.
@@ -166,8 +166,8 @@ impl View {
         }
     }
 
-    /// Presumes that no record with this name exists. The commit guards this, and a conflict returns the record if it
-    /// does exist.
+    /// Assumes that no record with this name exists. The commit has a guard that checks this, and a conflict returns
+    /// the record if it does exist.
     pub fn presume_absent(&mut self, name: &Name) {
         if !self.has_copy(name) {
             self.keep(name.clone(), None);
@@ -353,7 +353,8 @@ impl View {
         self.copies.get_mut(slot.number)?.values(&self.space)
     }
 
-    /// Finds a copy, which the commit then guards. Without one, the record is read before the decision runs again.
+    /// Finds a copy, on which the commit then has a guard. Without a copy, the record is read before the decision runs
+    /// again.
     fn touch(&mut self, name: &Name) -> Option<usize> {
         let Some(slot) = self.copies.slot(name) else {
             if !self.missing.contains(name) {
@@ -365,7 +366,7 @@ impl View {
         Some(slot)
     }
 
-    /// Makes the commit guard a copy.
+    /// Gives the commit a guard on a copy.
     fn guard(&mut self, slot: usize) {
         if let Some(copy) = self.copies.get_mut(slot)
             && !mem::replace(&mut copy.is_touched, true)

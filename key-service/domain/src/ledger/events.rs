@@ -67,8 +67,8 @@ pub struct CallEvents {
     account: AccountId,
     now: Timestamp,
     credit_before: NanoUsd,
-    /// Budgets that commands have billed, paid or refunded, or found with an ended raise, each as it was before the call and as it is
-    /// now.
+    /// Budgets that commands have billed, paid or refunded, or for which they found that a raise has ended. Each is
+    /// given as it was before the call and as it is now.
     billed: Vec<(Holder, Budget, Budget)>,
     told: Vec<Told>,
 }

@@ -17,7 +17,7 @@ pub(super) struct Asked<'a> {
     terms: PaymentTerms,
     payment_id: Option<&'a PaymentId>,
     note: &'a str,
-    /// Whether a refund takes what there is.
+    /// Whether a refund takes what is there, if that is less than its amount.
     partial: bool,
     of: Option<&'a PaymentId>,
 }
@@ -124,7 +124,7 @@ fn refundable(account: &Account, group: Option<&Group>, asked: &Asked<'_>) -> Re
         available = account.credit.left_after(account.held);
     }
     if let Some(Group { budget, .. }) = group {
-        // An overdraft is no money that was paid, so the limit counts without its raise.
+        // A raise is not money that was paid, so the limit counts without its raise.
         let limit = budget.limit.ok_or(Refused::NoLimit)?;
         available = available.min(limit.left_after(budget.used).left_after(budget.held));
     }

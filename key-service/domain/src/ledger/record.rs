@@ -199,7 +199,7 @@ pub struct Deposited {
     /// The change of a group's wallet, if a group was named.
     #[n(4)]
     pub wallet: Option<WalletChange>,
-    /// What was asked, if this is a refund.
+    /// What was asked for, if this is a refund.
     #[n(5)]
     pub refund: Option<RefundAsked>,
 }
@@ -215,7 +215,7 @@ pub struct WalletChange {
     /// The group's limit just after the change.
     #[n(2)]
     pub limit: NanoUsd,
-    /// Whether the account's credit stayed unchanged: its owner shared out credit that was there.
+    /// Whether the account's credit stayed unchanged: its owner gave the group credit that the account already had.
     #[n(3)]
     pub is_alone: bool,
 }
@@ -235,13 +235,13 @@ pub struct RefundAsked {
 pub enum PaidTo {
     /// The account's credit.
     Account,
-    /// The limit of a group, out of the credit that the account has.
+    /// The limit of a group, paid from credit that the account already has.
     Wallet(GroupId),
     /// The account's credit and the limit of a group.
     Both(GroupId),
 }
 
-/// What makes a payment or a refund the same when it is sent again.
+/// The terms that must be the same when a payment or a refund is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaymentTerms {
     pub amount: NanoUsd,

@@ -1,5 +1,5 @@
-//! Suspension and closure of an account. Both are in the record that every command about money guards, so a request that
-//! begins after a suspension is refused, whichever key-service gets it.
+//! Suspension and closure of an account. Both are in the account's record, on which every commit about money has a
+//! guard. So a request that begins after a suspension is refused, whichever key-service gets it.
 
 use shared::{money::NanoUsd, time::Timestamp};
 
@@ -27,7 +27,7 @@ pub enum StandingAct {
     Close,
 }
 
-/// Why the standing of an account stays as it is.
+/// Why the standing of an account was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StandingRefused {
     /// A closed account stays closed.

@@ -4,7 +4,7 @@ pub use shared::wire::MAX_MEMBER_NAME_CHARS;
 
 use crate::governed::IdempotencyKeyReused;
 
-/// Minimum length of a password in characters. NIST SP 800-63B-4 requires it where there is no second factor.
+/// Minimum length of a password in characters. NIST SP 800-63B-4 requires this length if there is no second factor.
 pub const MIN_PASSWORD_CHARS: usize = 15;
 /// Maximum length of a password in characters, much longer than any passphrase.
 pub const MAX_PASSWORD_CHARS: usize = 256;

@@ -53,7 +53,7 @@ pub(super) enum Action {
     Fails(usize),
     /// The gateway stops waiting for the authorization.
     GivesUp(usize),
-    /// The time is over until which the request's authorization may take effect.
+    /// The time ends during which the request's authorization may take effect.
     IsOver(usize),
     /// The gateway writes the capture to its spool.
     Spools(usize),
@@ -115,7 +115,7 @@ pub(super) struct Request {
     pub(super) has_reported: bool,
     /// Whether the request was served to its end.
     pub(super) has_finished: bool,
-    /// Whether the time until which the authorization may take effect is over.
+    /// Whether the time has ended during which the authorization may take effect.
     pub(super) is_over: bool,
 }
 

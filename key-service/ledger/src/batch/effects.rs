@@ -1,4 +1,4 @@
-//! What a change writes besides records: entries, events and indexes.
+//! What a change writes in addition to records: entries, events and indexes.
 
 use domain::{
     event::Event,
@@ -19,7 +19,7 @@ use crate::{
     view::View,
 };
 
-/// Effects of a change besides changed records.
+/// Effects of a change in addition to changed records.
 #[derive(Default)]
 pub(crate) struct Effects {
     /// Numbers of the last entry and the last event before the change.

@@ -43,7 +43,7 @@ fn need_own(view: &mut View, command: &Command, remembers_expiries: bool) {
         view.need(&names::group(id));
     }
     match (command, command.record()) {
-        // Holds and deposits presume that there is no record.
+        // Holds and deposits are decided as if there were no record; if there is one, the commit fails.
         (_, None | Some(RecordId::Deposit(_))) | (Command::Hold(_), Some(RecordId::Generation(_))) => {}
         (_, Some(RecordId::Generation(id))) => {
             view.need(&names::generation(id));

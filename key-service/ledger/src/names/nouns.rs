@@ -68,8 +68,8 @@ pub const ACCOUNT_EXTERNAL_IDS: u8 = 31;
 
 /// All keys: id, label, a zero byte, hint.
 pub const KEYS: Index = Index(7);
-/// Keys by status: the status's letter and the id. A key that has expired stays under active keys until the next time
-/// when active or expired keys are listed.
+/// Keys by status: the status's letter and the id. An expired key stays among the active keys until active or expired
+/// keys are listed.
 pub const KEYS_BY_STATUS: Index = Index(8);
 /// Active keys with an expiry: time, id.
 pub const KEYS_EXPIRING: Index = Index(9);
@@ -190,7 +190,7 @@ pub fn account_name(of: &str) -> (Space, RecordName<AccountName>) {
     (part_of("accounts", of.as_bytes()), name(ACCOUNT_NAMES, of.as_bytes()))
 }
 
-/// Space and name of the record of an account's external id.
+/// Returns the space and name of the record for an account's external id.
 pub fn account_external_id(of: &str) -> (Space, RecordName<AccountClaim>) {
     (part_of("account-external-ids", of.as_bytes()), name(ACCOUNT_EXTERNAL_IDS, of.as_bytes()))
 }

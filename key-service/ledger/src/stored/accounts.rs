@@ -30,7 +30,8 @@ pub struct AccountName {
     pub account: AccountId,
     #[n(1)]
     pub created_at: Timestamp,
-    /// The account has an external id, which another record claims, so only its creator may complete it.
+    /// Whether the account has an external id, which another record claims. If so, only the account's creator may
+    /// complete it.
     #[cbor(n(2), default)]
     pub has_external_id: bool,
 }
@@ -48,8 +49,8 @@ pub struct AccountClaim {
     pub name: String,
 }
 
-/// What operators record of an account. Set `profiles`, name `o`. It is separate from the profile, which programs that
-/// do not know it write.
+/// What operators record of an account. Set `profiles`, name `o`. It is separate from the profile, because programs
+/// that do not know these labels write profiles too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct AccountLabelsRecord {
     #[n(0)]

@@ -25,7 +25,7 @@ pub struct AlertRecord {
     /// What may be shown of the address.
     #[n(5)]
     pub shown: String,
-    /// The address, which only the pepper opens.
+    /// The address, sealed with the pepper.
     #[n(6)]
     #[serde(serialize_with = "hidden")]
     pub sealed: Sealed,

@@ -1,4 +1,4 @@
-//! Copies of a view keep to their own records, although the place of a dropped copy is used again.
+//! Checks that copies in a view belong to the right records, although the slot of a dropped copy is used again.
 
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ use crate::stored::{AccountRecord, Balance};
 /// Format version of most records.
 pub const FORM: u8 = 1;
 /// Format version of accounts that are suspended or closed, of groups with a wallet, and of payments into wallets and
-/// refunds. A program that does not know it refuses such a record, rather than forget the suspension or the wallet when
-/// it writes the record. It is the latest version that this program reads.
+/// refunds. A program that does not know this version refuses such a record, rather than forget the suspension or the
+/// wallet when it writes the record. It is the latest version that this program reads.
 pub const LATER_FORM: u8 = 2;
 
 /// Returns the format version to write a value with.

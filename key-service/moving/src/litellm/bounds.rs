@@ -23,7 +23,7 @@ const WINDOWS: [(Per, u64); 4] =
 const ALL_MODELS: [&str; 3] = ["all-proxy-models", "all-team-models", "*"];
 
 impl RowFields<'_> {
-    /// Reads the limits of a key or a team. For values that the row does not set, the budget counts to which a key
+    /// Reads the limits of a key or a team. Values that the row does not set are taken from the budget to which a key
     /// refers.
     pub(super) fn bounds(&mut self, budget: Option<&Row>) -> Result<BoundsPatch, RowFault> {
         let mut bounds = BoundsPatch { models: self.models()?.map(Some), ..BoundsPatch::default() };

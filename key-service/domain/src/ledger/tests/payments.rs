@@ -108,7 +108,7 @@ fn an_id_is_used_for_one_amount_one_place_and_one_kind() {
     ] {
         assert_eq!(book.run(&other), Err(Refused::DepositDiffers { earlier }), "{other:?}");
     }
-    // What a refund could take does not matter, even if that was nothing.
+    // A repeated refund must have the same terms, even if the first one took nothing.
     book.must_hold(1, 100);
     assert_eq!(done(book.run(&refund("re_1", 40, both(), true))), (0, 40, true));
     let earlier = PaymentTerms { amount: nanos(40), to: both(), is_refund: true };
@@ -139,7 +139,7 @@ fn a_refund_takes_at_most_what_is_neither_used_nor_held() {
     // The held amount can still be billed, and nothing more.
     assert_eq!(book.capture(2, cost(60)).charged, nanos(50));
     assert_eq!(book.hold(3, 1, 1, 1), Err(Refused::LimitReached { level: Level::Group, resets_at: None }));
-    // The credit has more than the wallet, which bounds a refund of both.
+    // The wallet has less than the credit, so it limits a refund from both.
     let too_low = Err(Refused::CreditTooLow { available: nanos(0) });
     assert_eq!(book.run(&refund("re_2", 1, both(), false)), too_low);
     book.run(&pay("pay_2", 5_000, wallet())).unwrap();

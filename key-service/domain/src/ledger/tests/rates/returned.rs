@@ -128,7 +128,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An admitted request: its time, and its prompt tokens that were used, or may still be.
+/// An admitted request: its time, and the number of its prompt tokens that were used or may still be used.
 struct Admitted {
     n: u8,
     at: u64,
