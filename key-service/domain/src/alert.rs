@@ -155,7 +155,7 @@ impl Patch for AlertPatch {
 }
 
 impl Alert {
-    /// Returns the value of a field. An address shows nothing secret.
+    /// Returns the value of a field. The secret part of an address is left out.
     pub fn value(&self, field: AlertField) -> Value {
         match field {
             AlertField::Label => self.label.to_value(),

@@ -15,7 +15,7 @@ const SHORT: usize = 22;
 #[derive(Clone, PartialEq, Eq)]
 pub struct NameBytes(Bytes);
 
-/// Equal bytes have equal variants: every name that fits is short, and zeros fill it up.
+/// Equal bytes have equal variants: every name that fits is `Short` and is filled up with zeros.
 #[derive(Clone, PartialEq, Eq)]
 enum Bytes {
     Short { length: u8, bytes: [u8; SHORT] },

@@ -127,7 +127,7 @@ impl Sweeper {
         }
     }
 
-    /// Records which accounts have holds. Exports how long ago the account was checked whose check is longest ago.
+    /// Records which accounts have holds. Exports how long ago the least recently checked account was checked.
     fn note(&self, listed: &BTreeSet<AccountId>) {
         let now = Instant::now();
         let mut holding = self.holding.lock();

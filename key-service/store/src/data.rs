@@ -171,7 +171,7 @@ impl ManagementKey {
 pub enum ManagementKeyNotMade {
     /// The idempotency key was used with a different request.
     Reused,
-    /// The account has reached its bound on management keys.
+    /// The account has the maximum number of management keys.
     TooMany,
 }
 
@@ -186,7 +186,7 @@ impl From<IdempotencyKeyReused> for ManagementKeyNotMade {
 pub struct NewOperatorKey {
     pub key: OperatorKey,
     pub digest: Digest,
-    /// Most operator keys, including revoked ones.
+    /// Maximum number of operator keys, including revoked keys.
     pub most: u64,
 }
 
@@ -215,12 +215,12 @@ impl OperatorKey {
         status(self.revoked_at, self.end(), now)
     }
 
-    /// Returns the time from which the key is refused unless it is revoked before, if any.
+    /// Returns the time from which the key is refused, if any, unless it is revoked earlier.
     pub fn end(&self) -> Option<Timestamp> {
         self.expires_at.into_iter().chain(self.ends_at).min()
     }
 
-    /// Makes the event of the key's creation, with its rights.
+    /// Returns the event that reports the key's creation and its rights.
     pub fn creation(&self) -> EventKind {
         let OperatorRights { scopes, networks, max_payment } = &self.rights;
         EventKind::OperatorKeyCreated {

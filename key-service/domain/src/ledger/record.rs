@@ -65,7 +65,7 @@ pub struct Hold {
     pub counted: Counted,
 }
 
-/// What a hold counts at the paying budgets' bounds: a request in flight, and tokens in a rate.
+/// What a hold adds to the counts of the budgets that pay: a request in flight, and tokens of a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct Counted {
     /// Budgets that had bounds when the hold was opened, and count the hold: key, group, parent.

@@ -207,7 +207,7 @@ fn is_promoted(info: &str) -> bool {
 struct MasterHistory {
     ids: Vec<String>,
     losses: BTreeMap<String, i64>,
-    /// For each master's id, the earliest time of a last check among the master's parts.
+    /// For each master's id, the earliest of the times at which the master's parts were last checked.
     looked: BTreeMap<String, i64>,
 }
 

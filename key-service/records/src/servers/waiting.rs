@@ -9,7 +9,7 @@ pub const PATIENCE: Duration = Duration::from_mins(5);
 /// Interval at which servers are polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Waits until a condition holds. Fails if one of these servers has ended, because then it may never hold.
+/// Waits until a condition holds. Fails if one of these servers has ended, because the condition may then never hold.
 #[expect(clippy::disallowed_methods, reason = "servers are started outside of any runtime")]
 pub(super) fn until(what: &str, servers: &[u32], mut done: impl FnMut() -> bool) {
     let started = Instant::now();

@@ -1,4 +1,5 @@
-//! The revisions that the writer knows. Guards on these records can be checked without reading them.
+//! The revisions of records, as far as the writer knows them. Guards on these records can be checked without reading
+//! them.
 
 use foldhash::HashMap;
 

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Default)]
 struct Halves {
     maps: Maps,
-    /// Whether the caller is not told about the failure.
+    /// Whether the failure is hidden from the caller.
     is_silent: bool,
 }
 

@@ -221,7 +221,7 @@ async fn time_in_which_the_ledger_is_away_does_not_count() {
         trial.store.away.store(false, Ordering::SeqCst);
         sleep((LEASE / 2).saturating_sub(MOMENT)).await;
         assert_eq!(trial.held().await, 10, "{away} s away");
-        // An outage delays the expiry by the interrupted quantum at most, apart from its own length.
+        // An outage delays the expiry by its own length and, at most, the interrupted quantum.
         sleep(REST + LEASE / 6).await;
         assert_eq!(trial.held().await, 0, "{away} s away");
     }

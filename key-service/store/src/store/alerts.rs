@@ -48,7 +48,7 @@ pub enum RaiseOutcome {
     Changed,
 }
 
-/// What tests an alert: an event for the account's webhooks, or a message.
+/// How an alert is tested: by an event for the account's webhooks, or by a message.
 #[derive(Clone, Debug)]
 pub enum AlertTest {
     Event(Event),
@@ -132,8 +132,8 @@ impl Store {
             .await
     }
 
-    /// Remembers what has been considered for an alert, unless the alert has changed since `seen`. So of two
-    /// key-services that consider the same events, one reports them. Returns whether it is remembered.
+    /// Remembers what has been considered for an alert, unless the alert has changed since `seen`. So if two
+    /// key-services consider the same events, only one of them reports the events. Returns whether this was remembered.
     pub async fn consider_alert(
         &self,
         account: AccountId,

@@ -144,8 +144,8 @@ impl Store {
         }
     }
 
-    /// Lists at most `limit` of the account's payments and refunds by time. They begin after `after`, which is one of
-    /// them.
+    /// Lists at most `limit` of the account's payments and refunds by time. The list begins after `after`, which is a
+    /// payment or a refund too.
     pub async fn payments(
         &self,
         account: AccountId,

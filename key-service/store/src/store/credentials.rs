@@ -47,7 +47,7 @@ impl Store {
         .await
     }
 
-    /// Writes a credential. To repeat this changes nothing. A digest keeps its first owner.
+    /// Writes a credential. Repeating this changes nothing. A digest keeps its first owner.
     pub(crate) async fn put_credential(
         &self,
         digest: &Digest,

@@ -116,7 +116,7 @@ async fn a_clock_that_goes_back_closes_nothing() {
     let (data_dir, settings) = place(&server);
     let serving = open(&settings).await.unwrap();
     let off = |hours: i64| Timestamp::from_millis(START.millis() + hours * 3_600_000);
-    // A command runs next to the key-service. Its clock is first behind, then ahead, and then right.
+    // A command runs next to the key-service. The command's clock is first behind, then ahead, and then right.
     for now in [off(-2), off(2), off(0)] {
         Redis::open(&settings, at(now)).await.unwrap();
         assert_eq!(serving.client.mark(off(0)).await.unwrap(), Losses::default());

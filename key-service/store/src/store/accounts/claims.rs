@@ -1,8 +1,8 @@
 //! Claims of names and external ids, and what operators record about an account.
 //!
 //! An external id is claimed first, then the name, and then the account is written. Whoever repeats the call finishes
-//! what a dead caller began. The claim of an external id is stale, and may be taken over, once its account has another
-//! one.
+//! what a dead caller began. The claim of an external id is stale, and may be taken over, once the account that made it
+//! has another external id.
 
 use domain::{
     event::{Act, EventKind},
@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Store {
-    /// Creates an account without credit, with an event if there is an act. An external id or a name that another
-    /// account has creates nothing.
+    /// Creates an account without credit, with an event if there is an act. If another account has the external id or
+    /// the name, nothing is created.
     pub async fn open_account(
         &self,
         account: NewAccount,
@@ -46,7 +46,8 @@ impl Store {
         }
     }
 
-    /// Creates an account with an external id. Of several calls with the id, the first decides the account's name.
+    /// Creates an account with an external id. If several calls have the same external id, the first of them decides
+    /// the account's name.
     async fn open_claimed_account(
         &self,
         external_id: &str,
@@ -120,7 +121,7 @@ impl Store {
             if found.labels.external_id.is_some_and(|fixed| fixed != external_id) {
                 return Err(Error::Refused(RegistryRefused::ExternalIdFixed));
             }
-            // What is refused claims nothing.
+            // This is checked before the id is claimed, because a refused change must claim nothing.
             if !metadata.fits(&found.labels.metadata, act.at) {
                 return Err(Error::Refused(RegistryRefused::TooMuchMetadata));
             }
@@ -172,7 +173,7 @@ impl Store {
         self.lanes.change(account, decide).await
     }
 
-    /// Claims an external id. Returns the claim that holds.
+    /// Claims an external id. Returns the claim that is in force: this claim or an earlier one.
     async fn claim_external_id(
         &self,
         external_id: &str,
@@ -221,7 +222,7 @@ impl Store {
         self.change(&space, rename).await
     }
 
-    /// Claims a name. Returns the record that holds.
+    /// Claims a name. Returns the record that is in force: `mine` or an earlier one.
     async fn claim_name(&self, name: &str, mine: AccountName) -> Result<AccountName, StoreError> {
         let (space, of_name) = layout::account_name(name);
         let decide = |view: &mut View| {

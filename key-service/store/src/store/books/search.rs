@@ -216,7 +216,8 @@ struct ChainStep {
     length: u64,
 }
 
-/// The entries of a key or group. Each of them contains the number of the previous entry.
+/// The entries of a key or a group, linked from new to old: each contains the number of the previous entry in the
+/// chain.
 #[derive(Clone, Copy)]
 enum Chain {
     Key(KeyId),

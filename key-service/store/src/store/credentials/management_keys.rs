@@ -33,7 +33,7 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a management key in an existing account. To repeat this changes nothing. Returns `false` if the account
+    /// Creates a management key in an existing account. Repeating this changes nothing. Returns `false` if the account
     /// has reached its maximum number of management keys.
     pub async fn create_management_key(&self, key: NewManagementKey, act: &Act) -> Result<bool, StoreError> {
         match self.create_management_key_once(key, None, act).await {
@@ -160,7 +160,7 @@ impl Store {
         self.note(&layout::space(account), note).await
     }
 
-    /// Revokes a management key of any account. To repeat this changes nothing. `None` if there is no such key.
+    /// Revokes a management key of any account. Repeating this changes nothing. `None` if there is no such key.
     pub async fn revoke_management_key(
         &self,
         id: ManagementKeyId,
