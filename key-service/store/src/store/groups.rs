@@ -161,7 +161,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Archives a group, and returns it. To repeat this changes nothing.
+    /// Archives a group, and returns it. Repeating this changes nothing.
     pub async fn archive_group(
         &self,
         account: AccountId,

@@ -82,7 +82,7 @@ impl Store {
         self.lanes.change(account, |change| update(change, id, &patch, act)).await
     }
 
-    /// Revokes an API key, and returns it. To repeat this changes nothing.
+    /// Revokes an API key, and returns it. Repeating this changes nothing.
     pub async fn revoke_key(
         &self,
         account: AccountId,
@@ -128,7 +128,7 @@ impl Store {
     }
 }
 
-/// Creates a key. To repeat this changes nothing.
+/// Creates a key. Repeating this changes nothing.
 fn create(
     change: &mut Change<'_>,
     NewKey { account, key, digest: _, most }: &NewKey,

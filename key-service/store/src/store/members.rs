@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl Store {
-    /// Creates a member in an existing account that has fewer than `most` members. To repeat this changes nothing.
+    /// Creates a member in an existing account that has fewer than `most` members. Repeating this changes nothing.
     pub async fn create_member(
         &self,
         account: AccountId,

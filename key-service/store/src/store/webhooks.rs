@@ -37,7 +37,7 @@ const ACCOUNTS: &str = "webhooks";
 
 impl Store {
     /// Creates a webhook in an existing account that has fewer than `most` webhooks, unless the idempotency key is in
-    /// use. To repeat this changes nothing.
+    /// use. Repeating this changes nothing.
     pub async fn create_webhook(
         &self,
         account: AccountId,
@@ -135,7 +135,7 @@ impl Store {
     }
 }
 
-/// Creates a webhook in an account that has fewer than `most` other webhooks. To repeat this changes nothing.
+/// Creates a webhook in an account that has fewer than `most` other webhooks. Repeating this changes nothing.
 fn create(
     change: &mut Change<'_>,
     account: AccountId,

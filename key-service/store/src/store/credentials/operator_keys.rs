@@ -44,7 +44,7 @@ impl Store {
         self.with_credential(&new, create).await
     }
 
-    /// Creates a key in place of another one, which ends at a given time if not before.
+    /// Creates a key in place of another key, which ends at the given time unless it ends earlier.
     pub async fn rotate_operator_key(
         &self,
         rotation: OperatorRotation,
@@ -124,7 +124,7 @@ impl Store {
         self.note(&layout::space(operators()), note).await
     }
 
-    /// Revokes an operator key; a repetition changes nothing. `None` if it does not exist.
+    /// Revokes an operator key; a repetition changes nothing. `None` if the key does not exist.
     pub async fn revoke_operator_key(
         &self,
         id: OperatorKeyId,
@@ -145,7 +145,7 @@ impl Store {
     }
 }
 
-/// Returns whether the key exists. The same call may be repeated because its answer was lost.
+/// Returns whether the key exists already: the call may be repeated because its answer was lost.
 fn is_there(change: &mut Change<'_>, new: &NewOperatorKey) -> bool {
     let name = key_name(new.key.id);
     change.presume_absent(&name);

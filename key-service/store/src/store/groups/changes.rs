@@ -34,7 +34,7 @@ pub(crate) fn with_external_id(change: &mut Change<'_>, id: &str) -> Result<Opti
     Ok(found.map(|found| found.group))
 }
 
-/// Creates a group, unless another group has the external id. To repeat this changes nothing.
+/// Creates a group, unless another group has the external id. Repeating this changes nothing.
 pub(super) fn create(
     change: &mut Change<'_>,
     NewGroup { account, group, most }: &NewGroup,

@@ -51,7 +51,7 @@ struct Part {
 
 impl Store {
     /// Imports keys and groups of another gateway into an existing account, as [`Import::plan`] decides. In a dry run,
-    /// only returns the plan. To repeat an import changes nothing.
+    /// only returns the plan. Repeating an import changes nothing.
     ///
     /// Nothing is written unless everything may be written. Groups and keys that fit into one commit take effect
     /// together: 16 in Redis, thousands in SQLite. A larger import is written in parts, and others can see the parts

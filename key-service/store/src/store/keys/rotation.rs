@@ -89,7 +89,7 @@ impl Store {
     }
 
     /// Writes a credential with a predicted number. Replaces a lower predicted number. Returns the credential that is
-    /// stored then: if the digest was taken, it belongs to another key.
+    /// then stored: if the digest was taken, it belongs to another key.
     async fn offer_credential(
         &self,
         digest: &Digest,
@@ -144,7 +144,7 @@ fn found_key(change: &mut Change<'_>, id: KeyId) -> Result<(ApiKey, KeyProfile),
     Ok(find(change, id)?.ok_or(Refused::NotFound(Noun::Key))?)
 }
 
-/// Gives a key a new credential, which must have been written with the key's next number. To repeat this changes
+/// Gives a key a new credential, which must have been written with the key's next number. Repeating this changes
 /// nothing. Returns [`Made::Existing`] if the credential does not have the next number.
 fn rotate(
     change: &mut Change<'_>,

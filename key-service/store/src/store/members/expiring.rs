@@ -44,7 +44,7 @@ const TIME_BYTES: usize = 8;
 const MEMBER_BYTES: usize = 16;
 
 impl Store {
-    /// Stores a record until it expires. To repeat this changes nothing. A link replaces the member's previous link.
+    /// Stores a record until it expires. Repeating this changes nothing. A link replaces the member's previous link.
     /// For a new session, a sign-in event is written.
     pub async fn put_record(
         &self,
@@ -175,7 +175,7 @@ impl Store {
         }
     }
 
-    /// Removes a record. To repeat this changes nothing.
+    /// Removes a record. Repeating this changes nothing.
     pub async fn remove_record(
         &self,
         account: AccountId,

@@ -20,7 +20,7 @@ use domain::ledger::{
 const REQUESTS: u8 = 6;
 const COST: i64 = 7;
 
-/// Opens holds and captures all but the last.
+/// Opens holds, and captures all of them except the last.
 async fn load(store: &Store, account: AccountId, numbers: std::ops::Range<u8>) {
     let key = histories::key(1);
     for n in numbers.clone() {

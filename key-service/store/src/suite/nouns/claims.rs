@@ -1,4 +1,4 @@
-//! Accounts with external ids: one account for each, whoever asks and whoever dies.
+//! Accounts with external ids: each id gets one account, whoever asks for it and whichever process dies.
 
 use std::future::Future;
 

@@ -111,8 +111,7 @@ pub(crate) async fn an_account_has_no_more_members_than_it_may(subject: &mut imp
     );
     assert_eq!(store.member_named(mine, &member(3).name).await.unwrap(), None);
     assert_eq!(store.members(mine).await.unwrap(), [member(1), member(2)]);
-    // A caller that has not received the answer repeats the call. That a name is taken is reported before anything
-    // else.
+    // A caller that has not received the answer repeats the call. A taken name is reported before any other fault.
     assert_eq!(store.create_member(mine, member(2), 2, &act(START)).await, Ok(()));
     let namesake = Member { name: member(1).name, ..member(8) };
     assert_eq!(
