@@ -23,7 +23,7 @@ mod rng;
 const LIMIT: &str = "9";
 
 impl Keys {
-    /// Creates valid keys, and keys that are refused. Each of these is refused for a different reason.
+    /// Creates valid keys, and keys that are refused. Each of the refused keys is refused for a different reason.
     pub async fn make(stack: &Stack, account: &Account) -> Self {
         let make = async |body: Value| stack.key_of(account, body).await;
         let plain = |key: ApiKey| key.secret;

@@ -157,7 +157,7 @@ impl Stack {
         self.book.open(self.operator(), name, credit)
     }
 
-    /// Says that other clients spend too. What each key was charged is then not checked at the end.
+    /// Declares that other clients spend too. Then it is not checked at the end what each key was charged.
     pub fn others_spend(&self) {
         self.book.others_spend();
     }

@@ -368,7 +368,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).expect("it is short")
 }
 
-/// Random numbers that are the same in every run.
+/// A generator of random numbers, which are the same in every run.
 struct Dice(u64);
 
 impl Dice {

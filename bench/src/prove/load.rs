@@ -22,7 +22,7 @@ use super::{
 
 /// Percentage of requests that use a key whose revocation has been answered.
 const REVOKED_PERCENT: usize = 11;
-/// These requests choose among this many keys: those whose revocations were answered last.
+/// Such a request chooses among this many keys: those whose revocations were answered last.
 const REVOKED_LAST: usize = 200;
 /// How long a client pauses when a gateway does not accept its connection.
 const NOBODY: Duration = Duration::from_millis(20);

@@ -90,7 +90,7 @@ impl Ask {
     }
 }
 
-/// What limit is used up.
+/// Which limit is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UsedUp {
     Key,

@@ -34,7 +34,7 @@ pub struct Script {
     pub context: Option<u64>,
     /// The words of that refusal.
     pub too_long: TooLong,
-    /// Number of text tokens that each choice generates, if `max_tokens` does not end it before.
+    /// Number of text tokens that each choice generates, if `max_tokens` does not end it earlier.
     pub completion_tokens: u64,
     /// Number of tokens in each choice. With different numbers, choices finish at different times. A choice for which
     /// there is no number gets all tokens of the script.
@@ -331,7 +331,7 @@ impl Script {
         }
     }
 
-    /// Returns the number of tokens that each choice has if nothing ends it before.
+    /// Returns the number of tokens that each choice has if nothing ends it earlier.
     pub fn length(&self) -> u64 {
         self.completion_tokens + self.tool_calls * TOKENS_PER_CALL
     }

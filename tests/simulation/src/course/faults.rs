@@ -16,7 +16,7 @@ use crate::{
 /// A fault outside the services, or something that the owner does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing that a gateway and some of its peers send to each other arrives, in one direction or in both.
+    /// A gateway is cut off from some of its peers, in one direction or in both.
     Cut,
     /// The connections between two places break. New connections can be opened.
     Break,
@@ -188,8 +188,8 @@ async fn cut(world: &World, gateway: &str, dice: &mut Dice) {
     sleep_until(Instant::now() + time + Duration::from_millis(500)).await;
 }
 
-/// Lets nothing arrive that a gateway and its peers send to each other. If `ways` is 0 or 1, this applies to one
-/// direction; if it is 2, to both.
+/// Blocks what a gateway and its peers send to each other: in one direction if `ways` is 0 or 1, and in both if it is
+/// 2.
 fn apart(world: &World, (gateway, peers): (&str, &[&str]), time: Duration, ways: u64) {
     for peer in peers {
         if ways != 0 {

@@ -28,7 +28,7 @@ use crate::{
 /// Maximum number of journal entries to read. No run produces as many.
 const ALL: usize = 10_000;
 
-/// Makes all limits be checked after every write.
+/// Has all limits checked after every write.
 pub(crate) fn after_every_commit(world: &Arc<World>) {
     let (store, account, trace) = (world.present.clone(), world.account, world.trace.clone());
     let keys: Vec<KeyId> = world.keys.lock().iter().map(|key| key.id).collect();

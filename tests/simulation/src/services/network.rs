@@ -54,7 +54,7 @@ impl Network {
         connections
     }
 
-    /// For some time, lets nothing arrive that is sent from one place to another.
+    /// For some time, blocks everything that is sent from one place to another.
     pub(crate) fn cut(&self, from: &str, to: &str, time: Duration) {
         let until = Instant::now() + time;
         self.state.lock().cuts.insert((from.to_owned(), to.to_owned()), until);

@@ -38,7 +38,7 @@ pub struct ReceivedSpan {
     pub id: String,
     /// Id of the parent span; empty if the span has no parent.
     pub parent: String,
-    /// Kind of the span. This is the name without its prefix, for example without that of `SPAN_KIND_SERVER`.
+    /// Kind of the span, without the prefix `SPAN_KIND_`: for example `SERVER`.
     pub kind: String,
     /// Whether the status of the span is an error.
     pub failed: bool,

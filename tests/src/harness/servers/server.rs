@@ -66,7 +66,7 @@ pub struct Settings {
     pub data: PathBuf,
     /// Environment variables in addition to those for the addresses and the data directory.
     pub env: Vec<(&'static str, String)>,
-    /// Socket that is passed to the process as the one of its public port.
+    /// Socket that is passed to the process for its public port.
     pub listener: Option<Arc<TcpListener>>,
     /// Whether the process is first started with the program of the last release. This happens only if
     /// `FAREGATE_TEST_PREVIOUS` names a folder that contains it.
@@ -253,7 +253,7 @@ impl Server {
         assert!(self.serves().await, "the server ended at once\n{}", self.last_words());
     }
 
-    /// Waits until the process prints the address for probes: then it serves. Returns false if the process ends before.
+    /// Waits until the process prints the address for probes: then it serves. Returns false if the process ends first.
     async fn serves(&self) -> bool {
         let deadline = Instant::now() + SERVER_PATIENCE;
         while !self.listeners().contains_key("admin") {

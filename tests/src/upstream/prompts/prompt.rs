@@ -77,8 +77,7 @@ pub(crate) fn written(part: &Value) -> String {
     if part.is_null() { String::new() } else { without_marks(part).to_string() }
 }
 
-/// Returns the value without `cache_control`. Only within the inputs and the definitions of tools, a member of that
-/// name stays.
+/// Returns the value without `cache_control`. A member of that name stays only within inputs and definitions of tools.
 fn without_marks(value: &Value) -> Value {
     match value {
         Value::Array(values) => values.iter().map(without_marks).collect(),

@@ -234,7 +234,7 @@ async fn activity_is_filtered_by_group_and_by_the_days_of_a_zone() {
         let at = stack.show(&outside).await["last_used_at"].as_str().unwrap().to_owned();
         let (day, hour) = (&at[..10], at[11..13].parse::<i64>().unwrap());
         let found = async |viewer: &mut Browser, ahead: i64| {
-            // The signs of these names are the other way round.
+            // In these names, the sign is reversed: `Etc/GMT+5` is five hours behind UTC.
             let zone = if ahead == 0 { "UTC".to_owned() } else { format!("Etc/GMT{:+}", -ahead) };
             let chosen = viewer.post("/dashboard/theme", &[("zone", &zone)]).await;
             assert_eq!(chosen.status, 303, "{chosen}");

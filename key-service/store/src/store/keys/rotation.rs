@@ -35,7 +35,7 @@ use crate::{
 const MOST_ATTEMPTS: u32 = 100;
 
 impl Store {
-    /// Gives an API key a new credential as [`ApiKey::rotated`] does, unless the idempotency key is in use. To repeat a
+    /// Gives an API key a new credential as [`ApiKey::rotated`] does, unless the idempotency key is in use. Repeating a
     /// call with the same digest changes nothing.
     pub async fn rotate_key(
         &self,

@@ -46,7 +46,7 @@ async fn every_key_of_a_filtered_list_is_raised_and_disabled_at_once() {
     ];
     let unconfirmed = owner.post("/dashboard/keys/many/apply", &fields[..5]).await;
     assert!(unconfirmed.text().contains("Raise a limit of 54 API keys?"), "{unconfirmed}");
-    // The second time, the form was sent by accident. It does not raise the raised limits further.
+    // The form is submitted twice, as if by accident. The second time, it does not raise the limits further.
     for _ in 0..2 {
         assert_eq!(owner.post("/dashboard/keys/many/apply", &fields).await.status, 303);
         let done = owner.get("/dashboard/keys").await;

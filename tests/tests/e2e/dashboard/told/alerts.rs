@@ -1,4 +1,4 @@
-//! Alerts on the dashboard: one is created, tested, disabled and deleted, by owners only.
+//! Alerts on the dashboard: an alert is created, tested, disabled and deleted, by owners only.
 
 use std::time::Duration;
 

@@ -10,7 +10,8 @@ use crate::{
     money::budgets::{group, number, requests, send},
 };
 
-/// Returns nearly twice the price of a request: what is left after one is not zero, but does not pay for a second one.
+/// Returns nearly twice the price of a request: what is left after one request is not zero, but does not pay for a
+/// second request.
 fn nearly_two() -> NanoUsd {
     NanoUsd::from_nanos(requests(2).nanos() - 1)
 }

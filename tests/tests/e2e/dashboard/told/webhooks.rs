@@ -1,4 +1,4 @@
-//! Webhooks on the dashboard: one is created, tested, disabled and deleted.
+//! Webhooks on the dashboard: a webhook is created, tested, disabled and deleted.
 
 use std::time::Duration;
 
