@@ -265,7 +265,8 @@ fn at_free_addresses(command: &str, redis_port: u16, free: &[String]) -> String 
             "FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} FAREGATE_KEY_SERVICE_HTTP_URL=http://{} ",
             free[4], free[5], free[2]
         ),
-        // If the command starts a second process, its flags are in the command and override these variables.
+        // If the command starts a second process, it contains the flags of that process, which override these
+        // variables.
         "faregate" => format!(
             "FAREGATE_KEY_GRPC_LISTEN={} FAREGATE_KEY_HTTP_LISTEN={} FAREGATE_LISTEN={} FAREGATE_ADMIN_LISTEN={} ",
             free[0], free[2], free[4], free[5]

@@ -124,7 +124,7 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
         assert_eq!(credit(&stack), json!(17.49));
     }
 
-    // A payment that clears later is told by two events.
+    // A payment that clears later is reported by two events.
     assert_eq!(hook.send(&stack, &paid(completed, "pi_2", 500, "unpaid", "usd")).await, 200);
     assert_eq!(credit(&stack), json!(17.49));
     for kind in ["checkout.session.async_payment_succeeded", completed] {
@@ -132,14 +132,15 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
     }
     assert_eq!(credit(&stack), json!(22.49));
 
-    // Forged, stale and foreign ones change nothing.
+    // Forged and stale events, and events in another currency, change nothing.
     let more = paid(completed, "pi_3", 100, "paid", "usd");
     assert_eq!(hook.signed(&stack, &more, "whsec_other", 0).await, 400);
     assert_eq!(hook.signed(&stack, &more, SECRET, 400).await, 400);
     assert_eq!(hook.send(&stack, &paid(completed, "pi_3", 100, "paid", "jpy")).await, 500);
     assert_eq!(credit(&stack), json!(22.49));
 
-    // A dispute suspends the account and takes what there is; once it is won, the account goes on with the money.
+    // A dispute suspends the account and takes back the payment. Once the dispute is won, the account is active again
+    // and has the money.
     for _ in 0..2 {
         assert_eq!(hook.send(&stack, &disputed("withdrawn", "dp_1")).await, 200);
         assert_eq!((credit(&stack), status(&stack, &key).await), (json!(17.49), json!("suspended")));
@@ -168,7 +169,7 @@ async fn stripes_events_leave_the_exact_credit_however_they_arrive() {
     let restore = format!("{}/restore", account_url(&stack));
     assert_eq!(stack.http.send_as(&key, Method::POST, &restore, None).await.status, 200);
 
-    // While Faregate is away, the event waits for its next attempt.
+    // While Faregate is unavailable, the script refuses the event, so that it is sent again later.
     stack.server().kill();
     assert_eq!(hook.send(&stack, &more).await, 500);
     stack.server().restart().await;

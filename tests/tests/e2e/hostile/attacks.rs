@@ -211,8 +211,8 @@ async fn frames_without_a_pause_keep_no_one_waiting() {
         for _ in 0..11 {
             assert_eq!(stack.call(&key, Script::tokens(12, 5)).send().await.status, 200);
         }
-        // Depending on the machine, it is 12 to 33 MB. If a read of any size counted as one step of its task, it would
-        // be 50 to 60 MB.
+        // Depending on the machine, 12 to 33 MB of frames are read meanwhile. If a read of any size counted as one step
+        // of its task, 50 to 60 MB would be read.
         let meanwhile = sending.taken() - before;
         assert!(
             meanwhile < 42_000_000,

@@ -245,7 +245,7 @@ fn every_container_of_compose_has_a_bound_for_its_logs() {
     let files = ["docker-compose.yml", "deploy/compose/one-process.yml", "deploy/compose/two-of-each.yml"];
     for file in files.into_iter().chain(["deploy/compose/monitoring.yml", "deploy/compose/vllm.yml"]) {
         for (service, settings) in compose(file)["services"].as_object().unwrap() {
-            // The other containers have the image of the installation, or that of the service that they extend.
+            // Services that name no image have the image of the installation, or that of the service that they extend.
             let has_image = settings["image"].is_string();
             assert!(!has_image || settings["logging"] == *bounded, "{file}: {service}");
         }

@@ -1,4 +1,4 @@
-//! The files of a release, apart from the programs.
+//! The files of a release, except the programs.
 
 use std::{
     collections::BTreeSet,
@@ -295,7 +295,7 @@ fn the_table_of_scaling_is_what_the_script_computes() {
 fn dry_run(folder: &Path, dist: &Path) -> PathBuf {
     let programs = folder.join("programs");
     fs::create_dir(&programs).unwrap();
-    // Removes the names for debuggers. Packing and installing them would take most of the time.
+    // Removes the debugging symbols, because packing and installing them would take most of the time.
     let stripped =
         Command::new("strip").arg("-o").arg(programs.join("faregate")).arg(binary("faregate")).status();
     assert!(stripped.unwrap().success());

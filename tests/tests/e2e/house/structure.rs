@@ -227,7 +227,7 @@ fn module(source: &Path, file: &Path) -> Vec<String> {
     parts.filter(|part| part != "lib" && part != "main").collect()
 }
 
-/// Returns the same path from the root of the crate. Returns `None` if it does not lead into the crate.
+/// Returns the path of an import, from the root of the crate. Returns `None` if the path does not lead into the crate.
 fn absolute(here: &[String], path: &[String]) -> Option<Vec<String>> {
     match path[0].as_str() {
         "crate" => Some(path[1..].to_vec()),
@@ -257,7 +257,7 @@ fn named_paths(text: &str) -> Vec<Vec<String>> {
                     continue;
                 }
                 let end = line[at..].find(|c: char| !goes_on(c)).map_or(line.len(), |length| at + length);
-                // Names in braces are part of a `use`. These are read by `use_paths`.
+                // Names in braces are part of a `use`. `use_paths` reads them.
                 if line[end..].starts_with('{') {
                     continue;
                 }

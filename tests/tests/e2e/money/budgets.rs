@@ -10,7 +10,7 @@ use tests::{
     upstream::Script,
 };
 
-/// Number of prompt tokens in a request. Several tests send such requests.
+/// Number of prompt tokens, and of output tokens, in the requests of several tests.
 pub(crate) const PROMPT: u64 = 30;
 pub(crate) const COMPLETION: u64 = 40;
 
@@ -45,12 +45,13 @@ pub(crate) async fn shown(stack: &Stack, group: &Value) -> Value {
     answer.json()
 }
 
-/// Sends a request that is not streamed. Its limit is exactly the number of tokens that it gets.
+/// Sends a request that is not streamed. Its `max_tokens` is exactly the number of tokens that the upstream generates.
 pub(crate) async fn send(stack: &Stack, key: &ApiKey) -> Answer {
     stack.call(key, Script::tokens(PROMPT, COMPLETION)).with("max_tokens", COMPLETION).send().await
 }
 
-/// Sends such requests one after the other until one is refused. Returns how many were served, and the refusal.
+/// Sends requests with `send`, one after the other, until one is refused. Returns how many were served, and the
+/// refusal.
 async fn until_refused(stack: &Stack, key: &ApiKey) -> (i64, Answer) {
     for count in 0..100 {
         let answer = send(stack, key).await;

@@ -88,7 +88,7 @@ async fn told(stack: &Stack, key: &ApiKey, model: &str, usage: &str) -> Answer {
     answer
 }
 
-/// Returns what a request costs whose upstream reports this usage.
+/// Returns the cost of a request whose upstream reports this usage, and the usage in the answer.
 async fn cost_of_told(usage: &str) -> (NanoUsd, Value) {
     let (stack, key) = reseller().await;
     let answer = told(&stack, &key, "hosted", usage).await;

@@ -1,4 +1,4 @@
-//! Limits that are raised until a certain time. For each request, the limit applies that is in force when the request
+//! Limits that are raised until a certain time. Each request is subject to the limit that is in force when the request
 //! is made.
 
 use futures_util::future::join_all;
@@ -87,7 +87,7 @@ async fn a_raise_counts_on_the_next_request_and_ends_without_anybodys_act() {
 }
 
 /// Keeps sending requests with these keys, many at the same time, until a while after the end of a raise. Returns the
-/// answers. With each comes the time just before its request was sent.
+/// answers, each with the time just before its request was sent.
 async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestamp, Answer)> {
     reached(until.minus(RACE)).await;
     let last = until.plus(RACE);
@@ -103,7 +103,7 @@ async fn race(stack: &Stack, keys: &[ApiKey], until: Timestamp) -> Vec<(Timestam
     join_all(senders).await.into_iter().flatten().collect()
 }
 
-/// Checks that no request is billed that began after the end of the raise, and that the requests before the end cost no
+/// Checks that no request that began after the end of the raise is billed, and that the requests before the end cost no
 /// more than the raised limit.
 fn judge(stack: &Stack, answers: &[(Timestamp, Answer)], raised: NanoUsd, until: Timestamp, code: &str) {
     let mut served = 0;

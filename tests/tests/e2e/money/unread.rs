@@ -22,7 +22,7 @@ fn own_pace(tokens: u64, pace_ms: u64) -> Script {
     Script { own_pace: true, tag: "unread".into(), ..Script::tokens(12, tokens).pace(pace_ms) }
 }
 
-/// Starts a stack. It considers a client gone that has not read anything for this many seconds.
+/// Starts a stack in which a client counts as gone if it has not read anything for this many seconds.
 async fn with_stall(seconds: u32) -> Stack {
     let env = vec![("FAREGATE_CLIENT_STALL_SECONDS", seconds.to_string())];
     Stack::with(Options { env, ..Options::default() }).await

@@ -1,4 +1,5 @@
-//! Payments and refunds over HTTP: each counts once through kills, and none takes what is used or held.
+//! Payments and refunds over HTTP. Each counts once although processes are killed, and no refund takes money that is
+//! spent or held.
 
 use std::time::Duration;
 
@@ -16,15 +17,15 @@ use tokio::time::sleep;
 use crate::money::budgets::manage;
 
 const ACCOUNTS: &str = "/v1/operator/accounts";
-/// Number of equal payments at the same time.
+/// Number of equal payments that are sent at the same time.
 const AT_ONCE: usize = 20;
 /// Number of different payments, each sent twice, while processes are killed.
 const PAYMENTS: usize = 60;
 const KILLS: usize = 6;
-/// Number of requests that a refund races.
+/// Number of requests that are sent at the same time as a refund.
 const REQUESTS: usize = 40;
 
-/// Makes an operator key that pays, refunds and opens accounts.
+/// Creates an operator key that may add payments, refund them and open accounts.
 pub(crate) fn operator_key(stack: &Stack) -> String {
     let scopes = ["--scope", "credit", "--scope", "accounts"];
     let create = ["operator-keys", "create", "--name", "billing", "--max-payment", "500"];
@@ -36,7 +37,7 @@ fn services(stack: &Stack) -> &[Server] {
     if stack.key_services.is_empty() { &stack.gateways } else { &stack.key_services }
 }
 
-/// Sends a payment or a refund to this process; `None` if no answer came.
+/// Sends a payment or a refund to this process. Returns `None` if no answer came.
 async fn send(stack: &Stack, to: &Server, key: &str, path: &str, body: &Value) -> Option<Answer> {
     let request = Request::post(format!("{}{path}", to.address("key-http")))
         .header(header::AUTHORIZATION, format!("Bearer {key}"))
@@ -45,7 +46,7 @@ async fn send(stack: &Stack, to: &Server, key: &str, path: &str, body: &Value) -
     Answer::read(stack.http.open(request).await.ok()?).await.ok()
 }
 
-/// Sends it to one process after the other until it is answered 200 or 201, as a billing system does.
+/// Sends a request to one process after the other until it is answered with 200 or 201, as a billing system does.
 async fn insist(stack: &Stack, first: usize, key: &str, path: &str, body: &Value) -> Value {
     for attempt in 0..200 {
         let services = services(stack);
@@ -73,7 +74,7 @@ async fn payments_count_once_through_kills(stack: &Stack) {
     let answers = join_all((0..AT_ONCE).map(|n| insist(stack, n, &key, &path, &equal))).await;
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
     let pay = async {
-        // A few at a time, each twice, once to each process.
+        // Six payments are sent at a time. Each of them is sent twice, first to a different process.
         for at in (1..=PAYMENTS).step_by(6) {
             let sent = (at..at + 6).flat_map(|n| [(n, 0), (n, 1)]).map(|(n, first)| {
                 let body = json!({"payment_id": format!("pay_{n}"), "amount": 1, "group_id": group});
@@ -103,7 +104,7 @@ async fn payments_count_once_through_kills(stack: &Stack) {
     assert!(status.success(), "{printed}{error}");
 }
 
-/// Address of a path in the operator API.
+/// Returns the URL of a path in the operator API.
 fn at(stack: &Stack, path: &str) -> String {
     format!("{}{path}", services(stack)[0].address("key-http"))
 }

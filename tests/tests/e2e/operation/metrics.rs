@@ -19,7 +19,7 @@ const RUNBOOK: &str = include_str!("../../../../docs/alerts.md");
 const CASES: &str = include_str!("../../../../deploy/prometheus/alerts.test.yml");
 const ALERTS: &str = include_str!("../../../../deploy/prometheus/alerts.yml");
 
-/// Words of PromQL that may stand in a place where the name of a metric may stand.
+/// Words of PromQL that may occur where the name of a metric may occur.
 const KEYWORDS: [&str; 8] = ["and", "or", "unless", "bool", "by", "on", "ignoring", "without"];
 
 /// What the documentation says about a metric.

@@ -104,7 +104,7 @@ async fn servers_that_have_less_than_the_catalogue_promises_are_named_at_start_a
 
 /// Number of reloads, unless `FAREGATE_TEST_RELOADS` sets another. Good and bad files are reloaded in turn.
 const RELOADS: u64 = 20;
-/// Number of clients. Meanwhile, each sends one request after the other.
+/// Number of clients, each of which sends one request after the other.
 const CLIENTS: usize = 8;
 
 #[apply(fact)]

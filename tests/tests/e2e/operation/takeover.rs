@@ -27,7 +27,7 @@ use crate::operation::reload::logged;
 
 /// How often another process takes over.
 const TAKEOVERS: usize = 3;
-/// Number of clients that keep their connections. As many other clients open a new connection for each request.
+/// Number of clients that keep their connections, and number of clients that open a new connection for each request.
 const CLIENTS: usize = 4;
 
 /// Clients that send their requests to the socket that is passed on.

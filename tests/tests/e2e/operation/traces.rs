@@ -154,7 +154,8 @@ async fn a_refused_chat_is_no_error_of_ours_and_a_cut_one_is() {
     let refused = trace(1);
     let answer = traced(stack.call(&poor, Script::tokens(12, 9)), &refused).send().await;
     assert_eq!(answer.status, 402, "{answer}");
-    // First, the prompt's upper bound was refused. After that, even its lowest possible cost was.
+    // The gateway first asked for the prompt's upper bound, and then for the prompt's lowest possible cost. Both were
+    // refused.
     let spans = receiver.trace(&refused, |spans| complete(spans, 2)).await;
     let server = one(&spans, (GATEWAY, CHAT, "SERVER"));
     assert_eq!((server.failed, server.get("http.response.status_code")), (false, json!(402)));

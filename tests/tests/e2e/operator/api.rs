@@ -31,7 +31,7 @@ fn operator_key(stack: &Stack, flags: &[&str]) -> String {
     stack.cli(&[&create[..], flags].concat()).trim().to_owned()
 }
 
-/// Address of the key-service's own HTTP port.
+/// Returns the URL of the key-service's own HTTP port.
 fn port_of(server: &Server) -> String {
     server.address("key-http").to_owned()
 }
@@ -75,7 +75,7 @@ async fn the_public_address_serves_operators_what_the_setting_says() {
     }
 }
 
-/// Classes of keys on families of routes, over two gateways and two key-services.
+/// Also checks which classes of keys are accepted on which paths, over two gateways and two key-services.
 #[apply(fact)]
 async fn a_rotated_operator_key_works_on_every_replica_until_its_grace_ends_and_a_revoked_one_on_none() {
     let deployment = Deployment::services(2, 2, Form::Alone);
@@ -142,7 +142,8 @@ async fn a_gateway_passes_on_the_address_that_a_key_with_networks_is_judged_by()
     }
 }
 
-/// 200 requests for one external id over both key-services, one of which is killed in between.
+/// In each of four rounds, fifty requests with the same external id are sent to both key-services, one of which is
+/// killed meanwhile.
 #[apply(fact)]
 async fn an_external_id_makes_one_account_through_kills_of_key_services() {
     let deployment = Deployment::services(1, 2, Form::Alone);

@@ -22,7 +22,6 @@ const AFTER: usize = 2_000;
 /// Time within which a stream of a suspended account ends.
 const CUT: Duration = Duration::from_secs(5);
 
-/// Clients on both gateways find no moment after the answer in which a suspended account is served.
 #[apply(fact)]
 async fn no_request_that_begins_after_a_suspension_was_answered_is_accepted_on_any_replica() {
     let deployment = Deployment::services(2, 2, Form::Alone);

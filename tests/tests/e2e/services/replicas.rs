@@ -22,7 +22,7 @@ use super::from_environment;
 
 /// Number of masters that are lost, unless `FAREGATE_TEST_FAILOVERS` sets another.
 const FAILOVERS: u64 = 5;
-/// Number of clients. Meanwhile, each sends one request after the other.
+/// Number of clients, each of which sends one request after the other.
 const CLIENTS: usize = 8;
 
 async fn replicated() -> Stack {

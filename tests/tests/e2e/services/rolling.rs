@@ -32,7 +32,7 @@ use super::{
 const ROUNDS: u64 = 3;
 /// Number of clients. Each has a key of its own, and sends one request after the other.
 const CLIENTS: usize = 60;
-/// How often a client sends a request at most, the first time included.
+/// Maximum number of attempts that a client makes at each request.
 const TRIES: usize = 4;
 /// Pause before a retry, and between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -206,7 +206,7 @@ fn reason(
     (cut && right && bills::lacks_only_tokens_on_their_way(generation, sent, entry)).then_some(CUT)
 }
 
-/// Asserts that the `used` of each key is the cost of everything that was served with the key, apart from differences
+/// Asserts that the `used` of each key is the cost of everything that was served with the key, except for differences
 /// that have a reason, and that it is the sum of the key's journal.
 async fn assert_used_is_served(stack: &Stack, keys: &[ApiKey], differences: &[bills::Difference]) {
     let journal = stack.journal(&stack.account);

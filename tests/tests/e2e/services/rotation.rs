@@ -23,7 +23,7 @@ use super::two_of_each;
 
 /// Grace period, in seconds, of the rotation under load.
 const GRACE: u64 = 3;
-/// Number of clients that use the old plaintext. As many others use the new plaintext.
+/// Number of clients that use the old plaintext. The same number of clients use the new one.
 const CLIENTS: usize = 4;
 /// After a plaintext has ended, this many requests with it must be refused.
 const REFUSED: usize = 200;

@@ -33,7 +33,7 @@ const WATCHED_MINUTES: u32 = 90;
 /// Number of bytes by which Redis's memory is filled at a time.
 const BALLAST: u32 = 1_000_000;
 
-/// Number of clients. During a rotation, each sends one request after the other.
+/// Number of clients, each of which sends one request after the other during a rotation.
 const CLIENTS: usize = 4;
 
 #[apply(fact)]
@@ -317,7 +317,7 @@ pub(crate) fn assert_told_once(server: &Server, since: usize, words: &str) {
 pub(crate) fn assert_each_told_once(server: &Server, since: usize, words: &str) {
     let log = server.log();
     let lines = log[since..].lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    // Of each line, this takes the text up to the first field, without the time. It adds the reason, because calls may
+    // This takes the text of each line up to the first field, without the time. It adds the reason, because calls may
     // fail for several reasons.
     let said: Vec<String> = lines
         .map(|line| {

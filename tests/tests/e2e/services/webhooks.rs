@@ -9,7 +9,7 @@ use crate::governing::webhooks::{events, webhook};
 
 /// Number of keys that are created before the kill. As many are created after it.
 const KEYS: usize = 40;
-/// How long the receiver takes to answer. So there are always attempts in flight.
+/// How long the receiver takes to answer. It is so long that there are always attempts in flight.
 const PAUSE: Duration = Duration::from_millis(300);
 /// Maximum number of attempts for the same webhook that a key-service has in flight.
 const MAX_ATTEMPTS: usize = 4;

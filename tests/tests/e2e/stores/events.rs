@@ -31,8 +31,8 @@ const SEED: u64 = 20_261_123;
 /// Number of clients that make changes, and number of clients that spend.
 const GOVERNORS: u64 = 4;
 const SPENDERS: usize = 2;
-/// A client that spends gets another key after this many kills. The second number says for how many requests the limit
-/// of such a key pays.
+/// After this many kills, a client that spends gets another key. `REQUESTS` is the number of requests for which the
+/// limit of such a key pays.
 const KILLS_A_KEY: u64 = 4;
 const REQUESTS: i64 = 4;
 /// Minimum number of changes that are made between two kills.

@@ -1,4 +1,5 @@
-//! The disk of the embedded store is full. Nothing is lost or billed twice, and operators see all there is to see.
+//! The disk of the embedded store is full. Nothing is lost or billed twice, and probes, metrics, alerts and the log
+//! report it.
 
 use std::{
     env, fs,

@@ -1,4 +1,4 @@
-//! Questions on a terminal. They are answered by name, by number or wrongly, and are interrupted with Ctrl-C.
+//! Questions on a terminal. They are answered with names, numbers and invalid values, and are interrupted with Ctrl-C.
 
 use tests::harness::on_terminal;
 

@@ -1,4 +1,4 @@
-//! Failures. Each says what to do next, and leaves no file.
+//! Failures of `faregate init`. Each error says what to do next, and no file is left.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Failures at each vendor and at each local server. Each has its own environment variable and address.
+//! Failures of `faregate init` at each vendor and at each local server. Each of these has its own environment variable
+//! and address.
 
 use std::fs;
 

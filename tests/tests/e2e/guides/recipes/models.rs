@@ -48,8 +48,8 @@ fn model(title: &str, text: &str) -> Model {
     catalog.models.into_iter().next().unwrap()
 }
 
-/// Returns the settings of an upstream, apart from its address and its name. They include its headers, with the sources
-/// of their values.
+/// Returns the settings of an upstream, except its address and its name. They include its headers, with the sources of
+/// their values.
 fn settings(upstream: &Upstream) -> impl PartialEq + std::fmt::Debug + use<> {
     let headers = upstream
         .access

@@ -282,7 +282,7 @@ impl Victim {
     const ALL: [Self; 3] = [Self::Gateway, Self::KeyService, Self::Redis];
 }
 
-/// Shuffles the kinds. The order is the same in every run. Adds to each a number, which chooses one of the processes of
+/// Shuffles the kinds, in the same way in every run. Each kind gets a number, which chooses one of the processes of
 /// that kind.
 fn shuffled(mut victims: Vec<Victim>) -> Vec<(Victim, usize)> {
     let mut chance = SEED;

@@ -35,7 +35,7 @@ const CLIENTS: usize = 12;
 const KEYS: usize = 8;
 /// Limit in USD of each of the first client's keys. It pays for about fifty requests.
 const LIMIT: &str = "0.0005";
-/// How often a client sends a request, the first time included. It retries on another gateway.
+/// Maximum number of attempts that a client makes at each request. Each attempt is made at another gateway.
 const TRIES: usize = 3;
 /// How many seconds a gateway that is asked to end waits for its running requests. The slowest streams last longer than
 /// that.
@@ -232,7 +232,7 @@ async fn happen(stack: &Stack, fault: Fault, lasts: Duration, step: i64) {
             sleep(lasts).await;
             stack.redis().restart().await;
         }
-        // The step is small. If its clock differed too much from the store's, the key-service would not be ready.
+        // The step is small, because a key-service whose clock differs too much from the store's is not ready.
         Fault::StepClock(which) => stack.clocks[which].set(step),
     }
 }
@@ -244,7 +244,7 @@ fn reason(
     happened: &[Happened],
 ) -> Option<&'static str> {
     let meanwhile = |fault: Fault| {
-        // After its client has left, a request may continue for this long.
+        // A request may continue for this long after its client has left.
         let last = sent.to + bills::GIVEN_UP;
         happened
             .iter()

@@ -77,7 +77,7 @@ struct Received {
     status: u16,
     /// Generation id. It is empty if the answer contained none.
     generation: String,
-    /// Whether the answer is such that no client retries.
+    /// Whether no client retries after this answer.
     is_last: bool,
     tokens: u64,
 }
@@ -105,7 +105,7 @@ async fn stream(call: Call, given_up: Instant) -> Option<Received> {
             let generation = stream.header("x-generation-id").to_owned();
             let ended = stream.rest_until(given_up).await;
             let status = if ended.chunks.is_empty() { 0 } else { 200 };
-            // After it has begun to read a stream, no client retries.
+            // A client that has begun to read a stream does not retry.
             Some(Received { status, generation, is_last: true, tokens: ended.tokens() as u64 })
         }
         Err(answer) => Some(Received::of(&answer)),

@@ -91,7 +91,7 @@ async fn what_a_vendor_says_of_a_request_reaches_the_client_and_what_it_says_of_
         assert_eq!(long.status, 400, "{native:?}: {long}");
         let words = if native == Native::Messages { "prompt is too long" } else { "context_length_exceeded" };
         assert!(long.text().contains(words), "{native:?}: {long}");
-        // In these words, the vendor refuses a member.
+        // The client gets the words in which the vendor refuses an unknown member.
         let call = stack.call(&key, Script::default()).speaking(native.own());
         let refused = call.with("no_such_member", 1).send().await;
         assert_eq!(refused.status, 400, "{native:?}: {refused}");

@@ -8,7 +8,7 @@ use tests::harness::{AskedOf, Given};
 pub(super) const CALLS: [&str; 2] = ["first", "second"];
 pub(super) const TEXT: &str = "Both are read.";
 
-/// Each prompt has twenty tokens. This many of them were cached at the vendor.
+/// Number of tokens of each prompt that were cached at the vendor. A prompt has twenty tokens.
 pub(super) const CACHED: u64 = 8;
 
 /// What vendors must receive back of earlier reasoning: a thought, or a signed or encrypted thought.
