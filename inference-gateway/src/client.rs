@@ -301,8 +301,8 @@ impl Body for StreamBody {
         if let Some(bytes) = pipe.take() {
             return Poll::Ready(Some(Ok(Frame::data(bytes))));
         }
-        // The lock is held until the pipe was asked. If the stream could move to its own task in between, it could not
-        // wake this task.
+        // The lock is held until the pipe has been polled. If the stream could move to its own task in between, it
+        // could not wake this task.
         let mut running = future.lock();
         if running.as_mut().is_some_and(|future| Pin::new(future).poll(context).is_ready()) {
             *running = None;

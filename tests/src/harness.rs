@@ -157,7 +157,7 @@ impl Stack {
         self.book.open(self.operator(), name, credit)
     }
 
-    /// Declares that other clients spend too. Then it is not checked at the end what each key was charged.
+    /// Declares that other clients spend too. The check at the end of the test then ignores what each key was charged.
     pub fn others_spend(&self) {
         self.book.others_spend();
     }

@@ -17,7 +17,7 @@ use tests::harness::Server;
 
 /// Time within which the server must close every silent socket.
 const SILENCE_ENDS: Duration = Duration::from_secs(35);
-/// How much longer than that the attacker waits before it gives up.
+/// How much longer than [`SILENCE_ENDS`] the attacker waits before it gives up.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Size of an oversized head in bytes.
 const OVERSIZED: usize = 200 << 10;

@@ -53,7 +53,7 @@ pub async fn leave_answers(base: &str, connections: usize, each: usize) -> Vec<U
     leave_answers_of("/openapi.json", address(base), connections, each).await
 }
 
-/// Does the same for the answer at this path. All connections come from one address.
+/// Does the same as [`leave_answers`], but asks for the answer at this path. All connections come from one address.
 pub async fn leave_answers_of(
     path: &str,
     server: SocketAddr,

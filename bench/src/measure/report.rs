@@ -105,8 +105,8 @@ impl Report {
         self.compare(system, work, |measured| measured.micros_of(part, parts))
     }
 
-    /// Returns CPU time per streamed chunk in another dialect, as a multiple of the time that the same system needs for
-    /// a chunk in chat.
+    /// Returns the CPU time per streamed chunk in another dialect, as a multiple of the time that the same system needs
+    /// for a chunk in chat.
     fn beside_chat(&self, system: &str, dialect: Dialect) -> Option<Spread> {
         let of = |dialect| self.cell(system, self.plan.streamed(dialect));
         Self::quotient(of(dialect)?, of(Dialect::Chat)?, Measured::micros)

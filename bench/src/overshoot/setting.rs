@@ -39,7 +39,7 @@ pub(super) struct Tenant {
     pub(super) cap: i64,
     /// Cost of everything that the upstream generated for the tenant.
     pub(super) generated: i64,
-    /// The part of that cost that was generated for streams that were cut off.
+    /// The part of that cost that belongs to streams that were cut off.
     pub(super) cut: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Accounts, groups and keys with small caps. Also keeps track of the keys that requests use at the moment.
+//! Accounts, groups and keys with small caps, and a record of the keys that requests use at the moment.
 
 use std::sync::{
     Arc, Mutex, RwLock,
@@ -20,8 +20,7 @@ pub(super) const SLOTS: usize = 6;
 /// entry in the journal is found.
 pub(super) const FEWEST_TOKENS: u64 = 10;
 pub(super) const MOST_REQUESTS: u64 = 180;
-/// After this many refusals because its limit is used up, a key is replaced. By then, it has been shown that the limit
-/// holds.
+/// After this many refusals because its limit is used up, a key is replaced. Its limit has then been tested enough.
 const REFUSALS: u32 = 12;
 /// Credit of the accounts that do not run out of it.
 const AMPLE: &str = "50";

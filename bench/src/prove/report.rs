@@ -10,7 +10,7 @@ pub(super) struct Difference {
     pub(super) count: u64,
     /// Total amount in nano-USD.
     pub(super) amount: i64,
-    /// Descriptions of the first few cases in which it was broken.
+    /// Descriptions of the first few cases in which the promise was broken.
     pub(super) shown: Vec<String>,
 }
 

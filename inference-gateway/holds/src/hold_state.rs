@@ -99,8 +99,8 @@ impl HoldState {
         Arc::new(lease.course.clone())
     }
 
-    /// Renews the lease. Requests that the hold cover `output_tokens` in total, and a prompt of `prompt_tokens` and
-    /// `images`.
+    /// Renews the lease. Asks the key-service to let the hold cover `output_tokens` in total, and a prompt of
+    /// `prompt_tokens` and `images`.
     pub(crate) async fn extend(
         &self,
         keys: &Keys,

@@ -139,8 +139,8 @@ impl OpenHold {
         async move { state.changed().await }
     }
 
-    /// Renews the lease. Requests that the hold cover `output_tokens` in total, and a prompt of `prompt_tokens` and
-    /// `images`.
+    /// Renews the lease. Asks the key-service to let the hold cover `output_tokens` in total, and a prompt of
+    /// `prompt_tokens` and `images`.
     pub fn extend(
         &self,
         prompt_tokens: u64,

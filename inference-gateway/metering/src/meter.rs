@@ -103,7 +103,8 @@ impl StreamMeter {
         self.rewrite()
     }
 
-    /// Counts the tokens of events that were received but not delivered, even beyond the grant. For a stream that ends.
+    /// Counts the tokens of events that were received but not delivered, even beyond the grant, because the stream
+    /// ends.
     pub fn count_received(&mut self) {
         if let Some(Blocked { before, .. }) = self.blocked.take() {
             self.delivered.get_or_insert(before);

@@ -41,7 +41,7 @@ pub struct Request {
     pub(crate) dropped_members: DroppedNames,
     /// The checked request as a chat, without the head's members and the model's extra parameters.
     pub(crate) draft: Draft,
-    /// Members that are forwarded only if the model allows it. They are slices of the body.
+    /// Members that are forwarded only if the model allows them. They are slices of the body.
     pub(crate) others: Vec<(String, Bytes)>,
     /// The client's own body, if some upstreams speak its API.
     pub(crate) passage: Option<Passage>,

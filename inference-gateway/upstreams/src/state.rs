@@ -99,7 +99,7 @@ impl UpstreamState {
         self.last_failure = Some((kind, now));
     }
 
-    /// Counts an odd answer. Returns whether to log it, since its kind was not logged within the last hour.
+    /// Counts an odd answer. Returns whether to log it, which is true if its kind was not logged within the last hour.
     pub(crate) fn tells(&mut self, kind: &'static str, now: Duration) -> bool {
         let Some(known) = self.oddities.iter_mut().find(|known| known.kind == kind) else {
             self.oddities.push(KnownOddity { kind, answers: 1, logged_at: now });

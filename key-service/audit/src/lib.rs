@@ -207,8 +207,8 @@ impl Books<'_> {
         Ok(account.entries.saturating_add(1).saturating_sub(fewest).max(1))
     }
 
-    /// Reads the journal up to the last entry that the account or a balance includes. Compares each balance after the
-    /// last entry that it includes. Returns `false` if entries were dropped before they were read.
+    /// Reads the journal up to the last entry that the account or a balance includes. Compares each balance right after
+    /// the last entry that the balance includes. Returns `false` if entries were dropped before they were read.
     async fn read_on(
         &self,
         account: AccountId,

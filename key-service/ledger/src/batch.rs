@@ -37,7 +37,7 @@ pub(crate) struct Batch<'a> {
 /// What a command reads.
 struct Loaded {
     state: State,
-    /// Numbers of the last entries of its key and groups.
+    /// Numbers of the last entries of the command's key and groups.
     entries: EntriesBefore,
     slots: Slots,
 }

@@ -35,7 +35,7 @@ impl Shown for Deposit {
     }
 }
 
-/// Shows a payment or a refund, the same whenever it is asked for.
+/// Returns a payment or a refund as the API shows it, which is the same at any time.
 pub fn payment_object(payment: &Deposit) -> PaymentObject<'_> {
     let Deposit { id, deposited } = payment;
     let terms = deposited.terms();
@@ -78,7 +78,8 @@ pub fn account_object(account: &AccountSummary) -> AccountObject<'_> {
     }
 }
 
-/// Shows a management key, with its plaintext in the one answer that creates it.
+/// Returns a management key as the API shows it. `plaintext` is set only in the answer to the request that creates the
+/// key.
 pub fn management_key_object<'a>(
     key: &'a ManagementKey,
     plaintext: Option<&'a str>,
@@ -99,7 +100,7 @@ pub fn management_key_object<'a>(
     }
 }
 
-/// Shows a member, with a sign-in link in the answer that makes one.
+/// Returns a member as the API shows it. `link` is set only in the answer to the request that makes a sign-in link.
 pub fn member_object<'a>(member: &'a Member, link: Option<&'a str>) -> MemberObject<'a> {
     MemberObject {
         id: member.id,

@@ -154,8 +154,8 @@ pub fn count(
         let message = format!("`{param}` must be {expected}, not a decimal number.");
         return Err(ApiError::at(Code::InvalidType, param, message));
     }
-    // Apart from the sign, all characters are digits. So a number that overflows is too small or too large, depending
-    // on its sign. `-0` is 0.
+    // All characters except the sign are digits. So a number that overflows is too small or too large, depending on its
+    // sign. `-0` is 0.
     let is_below = token.starts_with('-') && token.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     let number = token.trim_start_matches('-').parse().unwrap_or(u64::MAX);
     if is_below || number < *bounds.start() {

@@ -22,7 +22,7 @@ use domain::{
 #[derive(Clone, Debug, Default)]
 pub struct HoldIndex {
     pub accounts: Vec<AccountId>,
-    /// Why the list may be incomplete, if it may be: a part of the store could not be reached.
+    /// Why the list may be incomplete: a part of the store could not be reached. `None` if the list is complete.
     pub missing: Option<StoreError>,
 }
 

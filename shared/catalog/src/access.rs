@@ -22,7 +22,7 @@ const WRITTEN_VERSION: &str = "2023-06-01";
 const OWN_HEADERS: [&str; 7] =
     ["host", "connection", "content-length", "content-type", "transfer-encoding", "expect", "traceparent"];
 
-/// How to reach an upstream, apart from its address.
+/// How to reach an upstream, in addition to its address.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Headers that every request carries, including the one with the credential.

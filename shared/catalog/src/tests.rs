@@ -327,7 +327,8 @@ fn a_markup_makes_the_price_of_the_dearest_cost_rounded_up() {
         sold("markup = \"1.000000001\"\n", &smallest).unwrap().price.base.cached_input,
         usd("0.000000002")
     );
-    // A second upstream whose output alone costs more, and whose tier begins at another number of tokens.
+    // Compared with the first upstream, only the output of the second costs more, and its tier begins at another number
+    // of tokens.
     let second = "[[model.upstream]]\nkind = \"openai\"\nurl = \"https://a.example/v1\"\nmodel = \"m\"\n";
     let other = COST.replace("\"10\"", "\"11\"").replace("200000", "100000").replace("\"5\"", "\"4\"");
     let price = sold("markup = \"1\"\n", &format!("{COST}{second}{other}")).unwrap().price;

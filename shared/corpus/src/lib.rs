@@ -45,7 +45,7 @@ pub struct Case {
     pub expected: Read,
     /// Code of the error that clients receive instead of an answer.
     pub error: Option<String>,
-    /// Oddities that the gateway counts in the answer, apart from those in [`BY_REQUEST`].
+    /// Oddities that the gateway counts in the answer, except for those in [`BY_REQUEST`].
     pub odd: Vec<String>,
     /// Whether the gateway treats the server as healthy after this answer.
     pub is_well: bool,

@@ -13,8 +13,8 @@ use shared_config::current::Current;
 
 use super::{probe::Readiness, service_manager};
 
-/// Each message asks a service manager to wait this much longer. It is longer than the pause between two attempts to
-/// start.
+/// Each message asks a service manager to wait this much longer. The time is longer than the pause between two attempts
+/// to start.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 enum StartPhase {

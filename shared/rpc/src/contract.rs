@@ -96,7 +96,7 @@ pub struct Authorize {
     /// Number of tokens in the prompt: the exact number, or an upper bound.
     pub prompt_tokens: u64,
     pub images: u64,
-    /// Whether the same request had a hold before, which was released. Then the rate limit has already counted the
+    /// Whether the same request had a hold before, which was released. If so, the rate limit has already counted the
     /// request.
     pub readmitted: bool,
     /// Number of prompt tokens that count against the token rate, if it differs from `prompt_tokens`.

@@ -103,8 +103,8 @@ const WORDS: [&str; 24] = [
     "prompt_cache_key",
 ];
 
-/// Draws one of the words at random. Changes the case of some letters, or replaces them by other letters with the same
-/// case folding.
+/// Draws one of the words at random. Changes the case of some letters, or replaces them with other letters with the
+/// same case folding.
 fn word(seed: &mut u64) -> String {
     let word = WORDS[draw(seed, WORDS.len() as u64)];
     let spelled = |letter: char, seed: &mut u64| match (draw(seed, 6), letter) {
@@ -130,7 +130,7 @@ async fn random_members(api: Api) -> Row {
     for number in 0..BODIES {
         let members: Vec<(String, Value)> = (0..=draw(&mut seed, 3))
             .map(|_| word(&mut seed))
-            // The body already has these members. Under its exact name, such a member would only get another value.
+            // Members that every body has already are left out: a second value would only replace their own.
             .filter(|name| !api.usual().contains(&name.as_str()) && name != "stream")
             .map(|name| (name, json!("x")))
             .collect();

@@ -277,7 +277,7 @@ fn unique_members(usage: &str) -> Option<Object<'_>> {
     read(usage, USAGE_LEVELS)
 }
 
-/// The output in a last event. If it is `null`, this contains the text `null`.
+/// The output in the last event of a stream. If it is `null`, this contains the text `null`.
 #[derive(Deserialize)]
 struct RawOutput<'a> {
     #[serde(borrow, default, deserialize_with = "even_null")]

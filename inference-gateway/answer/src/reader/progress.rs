@@ -35,7 +35,7 @@ struct GivenPart {
     place: u64,
 }
 
-/// Size and digest of a text: of what was passed on so far of a part's text, as spelled in JSON.
+/// Size and digest of the text of a part that was passed on so far, as spelled in JSON.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Given {
     bytes: usize,
@@ -108,8 +108,8 @@ impl Progress {
         }
     }
 
-    /// Returns what a whole text has after the pieces that were already passed on, and notes this rest as passed on.
-    /// Returns nothing if the text does not begin with those pieces.
+    /// Returns the rest of a whole text, after the pieces that were already passed on, and notes this rest as passed
+    /// on. Returns nothing if the text does not begin with those pieces.
     pub(super) fn rest<'a>(&mut self, key: PartKey, whole: Option<RawString<'a>>) -> Option<RawString<'a>> {
         let whole = whole.filter(|whole| !whole.is_empty())?;
         let at = self.at_or_new(key)?;

@@ -294,7 +294,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Adds what a whole text has after the pieces that were already passed on.
+    /// Adds the rest of a whole text, after the pieces that were already passed on.
     fn late<'a>(&mut self, key: PartKey, whole: Raw<'a>, out: &mut Pieces<'a>) {
         if let Some(rest) = self.progress.rest(key, text(whole)) {
             out.odd.add(Oddity::LateOutput);

@@ -367,7 +367,7 @@ fn an_event_that_is_nested_too_deeply_is_left_out_and_its_usage_counts() {
             assert!(done.contains("\"cost\":") && done.len() < 10_000, "{api:?} {at}: {done}");
         }
     }
-    // As deep as the vendors' own events.
+    // This event is nested as deeply as the vendors' own events.
     let event = format!(r#"{{"type":"response.tomorrow","x":{}}}"#, nested(100));
     assert!(Passing::of(UpstreamApi::Responses, &[&event]).written().contains(&event));
 }

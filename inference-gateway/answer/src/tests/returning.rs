@@ -227,7 +227,7 @@ fn read_whole(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     read_folded(api, server, model)
 }
 
-/// Returns the same for an answer that was first folded into a chat.
+/// Returns the same as [`read_whole`], for an answer that was first folded into a chat.
 fn read_folded(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     let body = Bytes::from(server.whole.to_string());
     let Ok(folded) = whole_as_chat(AnswerReader::new(server.api), body) else { panic!("{}", server.whole) };

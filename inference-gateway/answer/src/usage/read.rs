@@ -19,7 +19,7 @@ const MOST_COST: u64 = 1 << 40;
 /// Names for the number of tokens read from a cache. Such tokens cost less.
 const CACHED: [&str; 5] =
     ["cached_tokens", "cache_read_input_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_n"];
-/// Members that only reports in the form of Anthropic's API have.
+/// Members that occur only in reports in the form of Anthropic's API.
 const BY_ANTHROPIC: [&str; 3] = ["cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation"];
 /// Maximum number of members with the same name that are read in the end of a body. A body that repeats the request has
 /// few such members, but each may be as long as the end that is read.

@@ -45,7 +45,7 @@ impl Orphan {
 pub(super) struct Orphans(Mutex<Vec<Orphan>>);
 
 impl Orphans {
-    /// Adds an orphan for an authorization that may have been executed, or may still be.
+    /// Adds an orphan for an authorization that may have been executed, or may still be executed.
     pub(super) fn add(&self, authorize: &Authorize) {
         let valid_until = authorize.valid_until.unwrap_or_else(Instant::now);
         self.keep(Orphan {

@@ -22,8 +22,8 @@ fn metered_responses_streams() {
     fuzz(&Examples::folder("responses-streams"), |input: &Input| check_stream(UpstreamApi::Responses, input));
 }
 
-/// Checks that neither the bill nor what a client reads depends on where the body is cut. Also checks that at least the
-/// reported counts that are believed are billed.
+/// Checks that neither the bill nor what a client reads depends on where the body is cut. Also checks that the bill
+/// covers at least the reported counts that are believed.
 fn check_stream(api: UpstreamApi, input: &Input) {
     let bytes = Bytes::copy_from_slice(input.bytes());
     let pieces: Vec<Bytes> = input.pieces().into_iter().map(Bytes::copy_from_slice).collect();

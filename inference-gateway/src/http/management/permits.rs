@@ -25,7 +25,8 @@ const EXPORTS_PER_ACCOUNT: usize = 2;
 /// Size in bytes up to which a page or a refusal needs no permit. Pages that are shown without a session are smaller
 /// than this.
 const SMALL_PAGE: usize = 16 << 10;
-/// KiB of memory for larger pages until they are sent: enough for hundreds of usual pages. A network may use a quarter.
+/// Memory, in KiB, that larger pages may use until they are sent: enough for hundreds of usual pages. A network may use
+/// a quarter.
 const PAGES_KIB: usize = 32 << 10;
 
 pub(in super::super) struct ManagementPermits {

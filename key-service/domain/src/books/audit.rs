@@ -45,7 +45,7 @@ pub struct Auditor {
     /// Number of the last entry whose amount was deducted from the account's credit.
     paid: u64,
     balances: HashMap<BudgetOwner, SumsOfEntries>,
-    /// For each window whose bound was set within the recorded window, the time when it was set.
+    /// For each key and group, when the bounds of its windows were set, if that was within the recorded windows.
     bound_since: HashMap<BudgetOwner, Since>,
     begins_at: Option<Timestamp>,
     bills: Bills,
@@ -194,8 +194,8 @@ impl Auditor {
         self.count(Figure::InFlight(of), recorded, holds);
     }
 
-    /// Sets the number of the journal's first entry. The audit then checks that no entry is missing between this one
-    /// and the account's last.
+    /// Sets the number of the journal's first entry. The audit then checks that no entry is missing between that entry
+    /// and the account's last entry.
     pub const fn begins(&mut self, first: u64) {
         self.first = Some(first);
     }

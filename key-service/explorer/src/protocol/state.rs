@@ -81,7 +81,7 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     Arrives(usize, Kind),
-    /// All messages on their way to it arrive together.
+    /// All messages on their way to the key-service arrive together.
     AllArrive,
     Ticks,
     Expires(usize),

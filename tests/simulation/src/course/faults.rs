@@ -138,7 +138,8 @@ async fn carry_out(world: &Arc<World>, fault: Fault, dice: &mut Dice) {
         Fault::StepClock => {
             let place = *dice.pick(&[GATEWAYS, KEY_SERVICES].concat());
             let drawn = i64::try_from(dice.within(0..=20_000)).unwrap();
-            // One of four clocks is moved by up to three days. Half of these are corrected after two seconds.
+            // In one case of four, the clock moves by up to three days. Half of these steps are reversed after two
+            // seconds.
             let hours = if drawn % 4 == 0 { drawn % 145 - 72 } else { 0 };
             let step = drawn * 60 - 600_000 + hours * 60 * 60 * 1_000;
             tell!(world.trace, "the clock of {place} moves by {step} ms");

@@ -264,7 +264,7 @@ fn price(usage: Usage) -> NanoUsd {
     NanoUsd::from_nanos(prompt * 100 + cached * 25 + completion * 400)
 }
 
-/// Checks that no request was served that was sent after the revocation of its key had been answered.
+/// Checks that no request was served if it was sent after the revocation of its key had been answered.
 fn revocations(world: &World, outcomes: &[Outcome]) {
     let keys = world.keys.lock();
     let revoked: Vec<Option<Instant>> = keys.iter().map(|key| key.revoked).collect();

@@ -33,8 +33,8 @@ struct GivenUpCall {
 }
 
 impl CallTimes {
-    /// Returns the earliest time at which a call is judged that a commit may carry out now; `None` if there is no such
-    /// call.
+    /// Finds the calls that a commit may carry out now. Returns the earliest time at which one of them is judged;
+    /// `None` if there are no such calls.
     pub(crate) fn earliest(&self) -> Option<Timestamp> {
         let mut calls = self.0.lock();
         calls.given_up.retain(|call| call.given_up_at.elapsed() <= CARRIED_OUT_WITHIN);

@@ -93,7 +93,7 @@ impl Network {
         });
     }
 
-    /// Returns the earliest time at which bytes can arrive that are sent now.
+    /// Returns the earliest time at which bytes that are sent now can arrive.
     fn arrival(&self, from: &str, to: &str) -> Instant {
         let mut state = self.state.lock();
         let delay = state.dice.millis(0..=2);

@@ -26,7 +26,7 @@ pub(super) struct ResponsesWriter {
     last: Option<(u64, Token)>,
 }
 
-/// The members of an event, apart from its type and its number.
+/// The members of an event, except for its type and its number.
 type Members = (&'static str, Value);
 
 impl AnswerWriter for ResponsesWriter {

@@ -271,7 +271,7 @@ async fn assert_paid(stack: &Stack) {
     assert_eq!(used, costs, "of {} generations", generated.len());
 }
 
-/// Starts a stack in which clients spend that the harness does not know.
+/// Starts a stack in which clients that the harness does not know spend money.
 async fn of(models: Models) -> Stack {
     let stack = Stack::with(Options { models, ..Options::default() }).await;
     stack.others_spend();

@@ -29,8 +29,8 @@ impl Bills {
         Self { changes: HashMap::new(), captured, expired, complete }
     }
 
-    /// Adds an entry. Returns what the generation's entries add up to if the entry bills a different amount. The first
-    /// known entry of a generation proves nothing if it may correct an entry that was forgotten or dropped.
+    /// Adds an entry. If the entry bills another amount than the generation's entries add up to, returns that sum. The
+    /// first known entry of a generation proves nothing if it may correct an entry that was forgotten or dropped.
     pub(super) fn disproves(&mut self, generation: GenerationId, entry: &Entry) -> Option<i128> {
         if !entry.settlement.ending.is_bill() {
             return None;

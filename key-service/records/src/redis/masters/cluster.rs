@@ -53,7 +53,8 @@ pub(in crate::redis) struct Cluster {
 #[derive(Default)]
 struct SlotTable {
     slots: HashMap<Slot, Arc<Server>>,
-    /// Slots that are moving away from their masters, and when the node that takes each of them over was last asked.
+    /// Slots that are moving away from their masters, each with the time at which the node that takes it over was last
+    /// asked.
     leaving: HashMap<Slot, Instant>,
     /// Masters by address.
     masters: BTreeMap<String, Arc<Server>>,

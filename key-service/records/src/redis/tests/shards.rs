@@ -15,7 +15,7 @@ use crate::{
     servers::{Cluster, PATIENCE, RedisServer, settings},
 };
 
-/// With this many spaces, every master has at least one, except with a probability of one in 10⁸.
+/// With this many spaces, the probability that a master has none is one in 10⁸.
 const SPACES: usize = 48;
 fn spaces() -> Vec<Space> {
     (0..SPACES).map(|n| Space::new(format!("account {n}"))).collect()

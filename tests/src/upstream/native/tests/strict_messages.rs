@@ -6,7 +6,7 @@ use crate::upstream::{
     script::{Script, text},
 };
 
-/// Returns the message with which a request is refused that has these members.
+/// Returns the message that refuses a request with these members.
 async fn refusal(client: &Client, more: Value) -> String {
     let answer = client.send(&client.body(&Script::tokens(10, 2), more)).await;
     let body = answer.json();

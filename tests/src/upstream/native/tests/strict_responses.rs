@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{Client, user};
 use crate::upstream::{calls::ScriptedCall, record::Api, script::Script};
 
-/// Returns the message and the code with which a request is refused that has these members.
+/// Returns the message and the code that refuse a request with these members.
 async fn refusal(client: &Client, more: Value) -> (String, Value) {
     let answer = client.send(&client.body(&Script::tokens(10, 2), more)).await;
     let body = answer.json();
