@@ -1,5 +1,5 @@
-//! A paying caller next to an attack. Some functions measure how long the caller waits for answers, and one sends
-//! many requests at once.
+//! A paying caller next to an attack. Some functions measure how long the caller waits for answers, and one function
+//! sends many requests at once.
 
 use std::time::{Duration, Instant};
 

@@ -55,7 +55,7 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    /// Starts an installation whose only upstream is this one.
+    /// Starts an installation whose only upstream is at this address.
     pub(super) async fn start(setup: Setup, upstream: SocketAddr) -> Self {
         let data = TempDir::new().expect("a temporary folder can be made");
         let models = Models::At(format!("http://{upstream}/v1"));

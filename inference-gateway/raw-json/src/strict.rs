@@ -22,7 +22,7 @@ pub fn is_strict_object(json: &str) -> bool {
 struct Skipped(u8);
 
 impl Skipped {
-    /// Returns the reader of the values inside this one.
+    /// Returns the reader of values that are nested in this value.
     fn inner<E: Error>(self) -> Result<Self, E> {
         self.0.checked_sub(1).map(Self).ok_or_else(|| E::custom("nested too deeply"))
     }

@@ -33,7 +33,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Maximum number of idle connections to a server.
 const IDLE_CONNECTIONS: usize = 1024;
-/// Time between two rounds of pruning. Each round closes the connections that have been idle since the round before.
+/// Time between two rounds of pruning. Each round closes the connections that have been idle since the previous round.
 const PRUNE_EVERY: Duration = Duration::from_secs(45);
 
 type Body = Full<Chain<Bytes, Bytes>>;

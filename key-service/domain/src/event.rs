@@ -349,7 +349,7 @@ impl EventSearch {
         key.or(self.group.as_ref().map(GroupId::as_bytes))
     }
 
-    /// Returns whether the search matches every event of its subject. If so, no event is read that is then filtered
+    /// Returns whether the search matches every event of its subject. If so, no event that is read has to be filtered
     /// out.
     pub const fn is_whole(&self) -> bool {
         self.kind.is_none() && self.by.is_none() && self.within.is_none()

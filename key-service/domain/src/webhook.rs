@@ -23,7 +23,7 @@ use crate::{
     settings::{Patch, keep},
 };
 
-/// Pause before the second attempt. Each further pause is twice as long as the one before.
+/// Pause before the second attempt. Each further pause is twice as long as the previous pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);

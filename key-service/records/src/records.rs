@@ -332,7 +332,8 @@ pub trait Records: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Succeeds if at least one server answers and has loaded its data. Returns the servers for which this is not so.
+    /// Succeeds if at least one server answers and has loaded its data. Returns the servers that do not answer or are
+    /// still loading.
     async fn ping(&self) -> Result<MissingServers, Failure> {
         Ok(MissingServers::default())
     }

@@ -101,7 +101,7 @@ impl ChatBody {
     }
 
     /// Returns what the answer may consist of, including the tools that it may call. If the prompt was shortened, the
-    /// model does not see the tools, so it calls one only if the request demands a call.
+    /// model does not see the tools, so it calls a tool only if the request demands a call.
     fn form(&mut self, engine: &Engine, is_shortened: bool) -> Result<Form, ApiError> {
         let named = self.tool_choice["function"]["name"].as_str();
         let must_call = named.is_some() || self.tool_choice == "required";

@@ -6,7 +6,7 @@ use raw_json::RawString;
 use crate::pieces::parts::{CallArguments, Delta, ToolCall};
 use crate::stream::{Chunk, ChunkChoice};
 
-/// Maximum number of halves to keep. A text of a choice has at most one.
+/// Maximum number of halves to keep. A text of a choice ends with at most one half.
 const MOST_HALVES: usize = 64;
 
 /// Names the text of a choice that a piece extends.

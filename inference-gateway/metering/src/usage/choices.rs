@@ -5,7 +5,8 @@ use reply::MAX_CHOICES;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
     each: [ChoiceOutput; MAX_CHOICES as usize],
-    /// Tokens by which the last report of all choices exceeded the texts that had come by then.
+    /// Number of tokens that the last report of all choices counted in addition to the texts that had arrived before
+    /// the report.
     ahead: u64,
 }
 

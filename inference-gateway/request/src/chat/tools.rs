@@ -39,7 +39,7 @@ pub(super) fn tools(body: &Members<'_, '_>, draft: &mut Draft) -> Result<(), Api
     Ok(())
 }
 
-/// Checks all tools and writes the allowed ones. Returns the names of all.
+/// Checks all tools, and writes those that are allowed. Returns the names of all tools.
 fn write_tools(
     tools: &Value<'_, '_>,
     allowed: Option<&[String]>,

@@ -129,7 +129,7 @@ fn stop_sequences(hub: &Hub<'_>, out: &mut String) {
     }
 }
 
-/// Writes the functions. Returns the closing brace of the last one.
+/// Writes the functions. Returns the position of the closing brace of the last function.
 fn tools(hub: &Hub<'_>, out: &mut String) -> Result<Option<usize>, ApiError> {
     let mut before = ",\"tools\":[";
     hub.each_function(|function| {

@@ -11,7 +11,7 @@ use shared::{
 
 use crate::ledger::{PaidTo, PaymentTerms};
 
-/// Reason why a payment or a refund was refused. Nothing has changed then.
+/// Reason why a payment or a refund was refused. Such a request has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentRefused {
     NoAccount,

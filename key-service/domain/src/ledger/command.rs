@@ -169,10 +169,10 @@ impl Command {
 /// The effect of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The deposit or refund took effect, now or before.
+    /// The deposit or refund took effect, now or earlier.
     Deposited {
         deposited: Box<Deposited>,
-        /// Whether the deposit or refund took effect now, and not before.
+        /// Whether the deposit or refund took effect now, and not earlier.
         is_new: bool,
     },
     Ticked(u64),

@@ -60,7 +60,7 @@ pub struct Restores {
     /// Number of the first event after each restore.
     #[n(1)]
     pub first_events: Vec<u64>,
-    /// Epoch of each restore. It is greater than the epoch of the restore before.
+    /// Epoch of each restore. It is greater than the epoch of the previous restore.
     #[n(2)]
     pub epochs: Vec<u64>,
     /// For each loss in a store from which this store was copied: the first number that a lost entry may have had.

@@ -91,7 +91,7 @@ pub(super) async fn try_write(client: &Client, key_space: &KeySpace) -> RedisRes
 }
 
 /// Succeeds if at least one master answers, has loaded its data and has the required number of replicas. Returns the
-/// masters for which this is not so.
+/// masters that do not meet all three conditions.
 pub(super) async fn ping(client: &Client, key_space: &KeySpace) -> RedisResult<MissingServers> {
     client
         .each(async |master: Arc<Server>| {

@@ -83,7 +83,7 @@ impl RedisServer {
     /// Starts the server with the data on disk.
     pub fn start_again(&mut self) {
         self.launch(&[]);
-        // If the server demands a password, it is up too.
+        // A server that demands a password has started too.
         let there = |answer: String| answer.contains("PONG") || answer.contains("NOAUTH");
         until("redis-server to start", &[self.pid()], || self.ask("PING").is_some_and(there));
     }

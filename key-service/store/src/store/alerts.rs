@@ -177,7 +177,7 @@ impl Store {
             .await
     }
 
-    /// Tests an alert, and remembers that the account has tested one.
+    /// Tests an alert, and remembers that an alert of the account was tested.
     pub async fn test_alert(
         &self,
         account: AccountId,

@@ -50,8 +50,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// store loads its data.
     async fn clock_skew(&self) -> Result<Option<Skew>, StoreError>;
 
-    /// Succeeds if any server of the store answers and has loaded its data. Returns the servers for which this is not
-    /// so.
+    /// Succeeds if any server of the store answers and has loaded its data. Returns the servers that do not answer or
+    /// are still loading.
     async fn ping(&self) -> Result<MissingServers, StoreError>;
 }
 

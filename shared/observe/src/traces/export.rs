@@ -105,7 +105,7 @@ fn dropped(reason: &'static str) -> Counter {
 #[derive(Debug)]
 enum ExportItem {
     Span(Box<SpanData>),
-    /// Asks to send everything that was queued before, and to confirm it then.
+    /// Asks to send everything that was queued so far, and to confirm when that is done.
     Flush(oneshot::Sender<()>),
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn cut() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the script cuts here")
 }
 
-/// Cuts the connection after a pause. Without it, output that is still in a buffer would be lost too.
+/// Cuts the connection after a pause. Without the pause, output that is still in a buffer would be lost too.
 pub(crate) async fn cut_later() -> io::Result<Bytes> {
     sleep(LEAVING).await;
     Err(cut())

@@ -6,8 +6,8 @@ use shared::{calendar::Per, money::NanoUsd, time::Timestamp};
 
 use crate::ledger::{Budget, MOST_CARRIED, Window};
 
-/// A bill this close to the start of a window may count in this window or in the one before, because clocks may be fast
-/// or slow.
+/// A bill this close to the start of a window may count in this window or in the previous window, because clocks may be
+/// fast or slow.
 const UNSURE: Duration = Duration::from_mins(10);
 
 /// The current window of each length, computed from the entries so far.

@@ -14,7 +14,7 @@ impl LocalHours {
     pub const UTC: Self = Self(Vec::new());
 
     /// Returns the hours of a zone. `offsets` are hours in UTC, in order, each with the offset from then on. The first
-    /// offset also applies before.
+    /// offset also applies to all earlier hours.
     pub const fn new(offsets: Vec<(Hour, i64)>) -> Self {
         Self(offsets)
     }

@@ -77,8 +77,8 @@ fn reached(level: Level) -> Result<Outcome, Refused> {
     Err(Refused::LimitReached { level, resets_at: None })
 }
 
-/// Requests of a group's keys open holds and capture them until the limit of one level is used up. The sums of each
-/// level must be exact.
+/// Requests with a group's keys hold and capture money until the limit of one level is used up. The sums of each level
+/// must be exact.
 pub(crate) async fn no_level_is_passed_by_many_at_once(subject: &mut impl Subject) {
     // Limits of each key, of the group and of its parent, and the level that is used up first.
     let cases = [

@@ -316,8 +316,8 @@ pub(crate) async fn it_answers_a_ping(subject: &mut impl Subject) {
 pub(crate) fn random_histories_end_as_the_ledger_says<S: Subject>() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases: HISTORIES, failure_persistence: None, ..Config::default() };
-    // Some subjects share a server. It keeps running from one history to the next as long as the previous subject is
-    // kept.
+    // Some subjects share a server. The server keeps running from one history to the next as long as the previous
+    // subject is kept.
     let previous = RefCell::new(None);
     let outcome = TestRunner::new(config).run(&history(), |history| {
         let mut subject = runtime.block_on(S::new());

@@ -405,7 +405,7 @@ pub(crate) async fn acts_at_once_leave_an_event_each(subject: &mut impl Subject)
         async move { store.update_key(mine, key(0), labelled(&label), &act(n)).await.unwrap() }
     });
     futures_util::future::join_all(acts).await;
-    // Each change begins with the label that the previous one set.
+    // Each change begins with the label that the previous change set.
     let mut label = "\"Key 0\"".to_owned();
     let events = kept(store, mine).await;
     assert_eq!(events.len(), 21);

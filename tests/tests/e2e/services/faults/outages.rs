@@ -20,7 +20,7 @@ use crate::services::{CLIENTS, two_of_each, with_lease};
 /// The shortest lease allowed, because tests wait until holds expire. If a store carries out calls that were given up,
 /// their holds end only when they expire.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// Time within which a stream is stopped that has used up its grant and gets no extension: the five seconds that are
+/// Time within which a stream is stopped if it has used up its grant and gets no extension: the five seconds that are
 /// promised, and two more for slow machines. It does not matter whether a call is in flight.
 const EXTENDED_WITHIN: Duration = Duration::from_secs(7);
 /// Time within which it is noticed that a hold has expired: the second that is promised, and three more for slow
@@ -405,7 +405,7 @@ pub(crate) async fn billed_at_last(stack: &Stack, key: &ApiKey, amount: NanoUsd)
     stack.released(PATIENCE).await;
 }
 
-/// Waits until every gateway serves requests again. Nobody helps.
+/// Waits until every gateway serves requests again, without any intervention.
 pub(crate) async fn heals(stack: &Stack, key: &ApiKey) {
     let deadline = Instant::now() + PATIENCE;
     for gateway in &stack.gateways {
