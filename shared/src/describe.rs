@@ -24,7 +24,6 @@ pub fn bearer(description: &str) -> Value {
     json!({"type": "http", "scheme": "bearer", "description": description})
 }
 
-/// Describes the operator API.
 pub fn operator_api(version: &str) -> Value {
     let mut schemas = schemas();
     let paths = routes::operator_paths(&mut schemas);

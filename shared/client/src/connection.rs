@@ -49,7 +49,6 @@ pub enum Connector {
 pub struct ClientSettings {
     /// Certificate authorities to trust, and the certificate to present; `None` trusts the public authorities.
     pub tls: Option<ClientConfig>,
-    /// Timeout for connecting.
     pub connect_deadline: Duration,
     /// How long an idle connection is kept.
     pub idle: Duration,

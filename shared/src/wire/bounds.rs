@@ -59,13 +59,12 @@ pub const MAX_URL_CHARS: usize = 2048;
 pub const MAX_PAGE: usize = 1000;
 /// Statuses of a key. They are computed when a key is read.
 pub const STATUSES: [&str; 4] = ["active", "disabled", "expired", "revoked"];
-/// Statuses of an account.
 pub const ACCOUNT_STATUSES: [&str; 3] = ["active", "suspended", "closed"];
 /// Scopes of a management key.
 pub const SCOPES: [&str; 2] = ["full", "read"];
 /// Roles of a member.
 pub const ROLES: [&str; 3] = ["owner", "viewer", "lead"];
-/// Objects of a page that the operator API shows without `limit`.
+/// Number of objects on a page of the operator API if the request has no `limit`.
 pub const OPERATOR_PAGE: usize = 100;
 /// Orders of a listing. The first is the default.
 pub const ORDERS: [&str; 2] = ["desc", "asc"];

@@ -28,7 +28,6 @@ pub trait Object {
     type Id: JsonSchema;
     const NAME: &'static str;
     const OBJECT: &'static str;
-    /// The noun.
     const NOUN: Noun;
     /// A member that is only in answers that show a new plaintext or secret, and its description.
     const ONCE: Option<(&'static str, &'static str)>;

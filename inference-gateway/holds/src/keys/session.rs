@@ -47,7 +47,6 @@ use super::{
     queue::{Answered, Pending, Queue, Work},
 };
 
-/// Timeout for connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// First pause after a failed session.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);

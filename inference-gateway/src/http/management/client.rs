@@ -10,7 +10,6 @@ use shared_door::tls::{MutualTls, Tls};
 
 use crate::sizes::MANAGEMENT_IN_FLIGHT;
 
-/// Timeout for connecting.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// How long an idle connection is kept. The key-service keeps it longer, so no request is sent on a connection that is
 /// being closed.

@@ -3,7 +3,6 @@
 use minicbor::{Decode, Encode};
 use serde::Serialize;
 
-/// What an alert reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[cbor(index_only)]

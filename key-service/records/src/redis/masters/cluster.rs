@@ -73,7 +73,7 @@ pub(in crate::redis) enum Redirection {
 }
 
 impl Redirection {
-    /// Parses an error.
+    /// Returns the redirection that an error contains; `None` for other errors.
     pub(in crate::redis) fn of(error: &RedisError) -> Option<Self> {
         let to = error.redirect_node();
         match error.kind() {

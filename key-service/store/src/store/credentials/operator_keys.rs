@@ -104,7 +104,6 @@ impl Store {
         Ok(list.ids.into_iter().zip(keys).filter_map(|(id, key)| Some(read_key(id, key?))).collect())
     }
 
-    /// Finds an operator key.
     pub async fn operator_key(&self, id: OperatorKeyId) -> Result<Option<OperatorKey>, StoreError> {
         let key = self.read().get(&layout::space(operators()), key_name(id)).await?;
         Ok(key.map(|key| read_key(id, key)))
