@@ -65,7 +65,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// Returns the same work, but with short streams.
+    /// Returns work of the same kind, but with short streams.
     pub(super) fn warming_up(self) -> Self {
         match self {
             Self::Streamed { dialect, at_once, .. } => Self::Streamed { dialect, at_once, chunks: 5 },
@@ -133,7 +133,7 @@ impl Target {
     }
 }
 
-/// Does this work for `duration`. Requests that are in flight at the end are finished and counted.
+/// Does `work` for `duration`. Requests that are in flight at the end are finished and counted.
 pub(super) async fn run(target: &Target, work: Work, duration: Duration) -> Load {
     let deadline = Instant::now() + duration;
     let workers = match work {

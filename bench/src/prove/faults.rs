@@ -21,7 +21,7 @@ const UNSENT: Duration = Duration::from_secs(1);
 /// Maximum step of a clock in seconds. A key-service whose clock differs by more than that from its store's clock is
 /// not ready.
 const STEP: i64 = 8;
-/// By how many seconds a clock is ahead, for [`WRONG_FOR`]. This is longer than bills of captures are kept.
+/// Number of seconds by which a clock is ahead during [`WRONG_FOR`]. This is longer than bills of captures are kept.
 const HOURS_AHEAD: i64 = 5 * 60 * 60;
 const WRONG_FOR: Duration = Duration::from_secs(2);
 /// How long a spool's disk is full. This is longer than the two seconds after which an unconfirmed capture is written

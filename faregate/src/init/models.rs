@@ -18,7 +18,7 @@ pub(super) struct ModelNames(Vec<String>);
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
     Model(String),
-    /// Several models' names contain the answer.
+    /// The names of several models contain the answer.
     Among(ModelNames),
     Nothing,
 }

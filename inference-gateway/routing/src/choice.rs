@@ -17,7 +17,7 @@ const FAILURES: u32 = 3;
 const FIRST_ASIDE: Duration = Duration::from_secs(2);
 /// Maximum time until a recovered upstream is noticed, however long its outage was.
 const LONGEST_ASIDE: Duration = Duration::from_secs(30);
-/// How long an upstream that reports overload or is draining gets no new requests.
+/// Time during which an upstream that reports overload or is draining gets no new requests.
 const BREATHER: Duration = Duration::from_secs(1);
 /// How long failures are excused if several upstreams fail at the same requests and answer nothing else. Healthy busy
 /// upstreams answer something far more often, so an outage of all upstreams is noticed soon.

@@ -34,8 +34,8 @@ impl PaymentId {
         &self.0
     }
 
-    /// Derives the id of this payment's deposit to an account, the same each time. The id contains no time, since a
-    /// repeated request does not know when the payment was first sent.
+    /// Derives the id of this payment's deposit to an account, which is always the same. The id contains no time, since
+    /// a repeated request does not know when the payment was first sent.
     pub fn deposit(&self, account: AccountId) -> DepositId {
         let mut hasher = blake3::Hasher::new_derive_key("faregate 2026 deposits of payments");
         hasher.update(account.as_bytes()).update(self.0.as_bytes());

@@ -34,7 +34,7 @@ pub(crate) struct Batch<'a> {
     effects: Effects,
 }
 
-/// What a command reads.
+/// What a command reads: the state, the numbers of the last entries, and where the view keeps the records.
 struct Loaded {
     state: State,
     /// Numbers of the last entries of the command's key and groups.

@@ -12,7 +12,7 @@ pub struct Retention {
     pub events: EventBounds,
     /// How long bills of expiries are remembered.
     pub expired: Duration,
-    /// Number of days for which usage sums are kept; `None` for ever.
+    /// Number of days for which usage sums are kept; `None` if they are kept forever.
     pub usage_days: Option<u32>,
 }
 

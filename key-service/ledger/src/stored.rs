@@ -113,7 +113,7 @@ pub struct EntryRecord<B = Settlement> {
     /// The bill after this entry.
     #[n(1)]
     pub bill: B,
-    /// By how much the entry changes the amount billed for the generation.
+    /// Amount by which the entry changes the amount billed for the generation.
     #[n(2)]
     pub delta: NanoUsd,
     /// The key's `used` after this entry.

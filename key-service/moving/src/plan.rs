@@ -47,7 +47,7 @@ pub enum DigestOwner {
     Other,
 }
 
-/// What an account already has, as far as an import must know it.
+/// The parts of an account that an import must know.
 #[derive(Debug, Default)]
 pub struct Present {
     /// Number of the account's keys.

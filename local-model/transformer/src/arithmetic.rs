@@ -120,7 +120,7 @@ pub(crate) fn weighted_sum<'a>(
     }
 }
 
-/// Converts logits to probabilities.
+/// Converts each row of logits to probabilities, in place.
 pub fn softmax(logits: &mut [f32]) {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;

@@ -39,7 +39,7 @@ pub struct Case {
     pub name: String,
     /// API in which the gateway calls the server: `chat`, `responses` or `messages`.
     pub api: String,
-    /// `whole` or `stream` if only this form of the answer may be requested.
+    /// The only form of the answer that may be requested (`whole` or `stream`), if there is only one.
     pub asks: Option<String>,
     pub status: u16,
     pub expected: Read,

@@ -2,7 +2,7 @@
 
 use shared::generation::FinishReason;
 
-/// An upstream's finish reason, as far as it is understood.
+/// What an upstream's finish reason means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FinishWord {
     /// A word that some server uses for this reason.

@@ -267,7 +267,7 @@ fn read_stream(api: UpstreamApi, server: &Server, model: &Model) -> Value {
     }
 }
 
-/// Joins the chunks of a chat as a client does that understands calls and reasoning.
+/// Joins the chunks of a chat like a client that understands calls and reasoning.
 fn message_of(events: &[Value]) -> Value {
     let mut message = json!({"role": "assistant", "content": "", "tool_calls": []});
     let text = |message: &mut Value, name: &str, delta: &Value| {

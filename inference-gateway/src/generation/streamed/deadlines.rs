@@ -12,7 +12,7 @@ const LINGER_SETTLED: Duration = Duration::from_secs(2);
 /// How long an upstream may take to end a stream in which every choice that began has finished, but usage or further
 /// choices are missing.
 const LINGER_UNSETTLED: Duration = Duration::from_secs(10);
-/// How long a stream that needs an extension waits for a key-service that is away.
+/// Maximum time that a stream that needs an extension waits for a key-service that is away.
 const EXTENSION_BOUND: Duration = Duration::from_secs(5);
 /// Pause before a failed extension is retried.
 const EXTENSION_PAUSE: Duration = Duration::from_millis(500);

@@ -109,7 +109,7 @@ pub(super) struct Request {
     pub(super) phase: Phase,
     /// How many copies of the authorization were sent; 2 stands for two or more.
     pub(super) copies: u8,
-    /// Amount of the hold, as far as the gateway has heard.
+    /// Amount of the hold, according to the last answer that the gateway received.
     pub(super) amount: i64,
     /// Whether an extension with a report was sent.
     pub(super) has_reported: bool,

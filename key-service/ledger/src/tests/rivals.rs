@@ -40,7 +40,7 @@ struct Counting {
     round_trip: Duration,
     commits: AtomicU32,
     lost: AtomicU32,
-    /// Number of commits in a row that have just failed because of a conflict.
+    /// Number of commits that failed because of a conflict since the last commit that succeeded.
     streak: AtomicU32,
     longest: AtomicU32,
 }

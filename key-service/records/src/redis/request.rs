@@ -13,7 +13,7 @@ pub(super) fn key(command: &Cmd) -> &[u8] {
         Arg::Simple(word) => Some(word),
         _ => None,
     };
-    // After the script, the command has the number of its keys.
+    // In the command, the number of names follows the script.
     let is_script = word(0).is_some_and(|name| name.starts_with(b"EVAL"));
     word(if is_script { 3 } else { 1 }).unwrap_or_default()
 }

@@ -26,9 +26,9 @@ const ENTRIES: usize = 6;
 struct Step {
     /// Guards by the number of the name. Each has the current revision or a wrong revision.
     guards: BTreeMap<usize, Sight>,
-    /// By the number of the name: whether the record is written (`true`) or removed.
+    /// Whether each record is written (`true`) or removed, by the number of its name.
     puts: BTreeMap<usize, bool>,
-    /// By the number of the entry: whether it is added (`true`) or removed.
+    /// Whether each entry is added (`true`) or removed, by the number of the entry.
     entries: BTreeMap<usize, bool>,
     /// Number of values to append.
     appended: usize,

@@ -57,8 +57,8 @@ pub trait Ledger: Send + Sync + 'static {
 
 impl Store {
     /// Drops sets of the account that contain only old records: bills of generations, and daily sums. In a process that
-    /// keeps serving the account, spending does the same every ten minutes. For other accounts, this is called by
-    /// callers that go through all accounts. Does nothing if the account does not exist.
+    /// keeps serving the account, this happens every ten minutes anyway. For other accounts, this is called by callers
+    /// that go through all accounts. Does nothing if the account does not exist.
     pub async fn keep_house(&self, account: AccountId) -> Result<(), StoreError> {
         Ok(self.lanes.keep_house(account).await?)
     }

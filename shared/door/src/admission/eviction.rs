@@ -44,7 +44,7 @@ pub(crate) enum PassedBound {
     Connections,
     /// There is one connection too many, and only an idle connection may be closed for it.
     IdleConnections,
-    /// There is too much load, by this amount.
+    /// The load is too high by this amount.
     Load(usize),
 }
 

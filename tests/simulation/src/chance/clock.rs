@@ -14,7 +14,7 @@ const BEGIN: i64 = 1_795_000_000_000;
 
 pub(crate) struct ProcessClock {
     began: Instant,
-    /// By how many milliseconds this clock is ahead.
+    /// Number of milliseconds by which this clock is ahead.
     ahead: AtomicI64,
     dice: Mutex<Dice>,
 }

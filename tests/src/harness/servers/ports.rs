@@ -24,7 +24,7 @@ static GIVEN_OUT: AtomicU32 = AtomicU32::new(0);
 pub fn free_port() -> u16 {
     let ports = own_ports();
     let count = ports.end - ports.start;
-    // Test processes begin at different ports, so that they do not choose the same.
+    // Test processes begin at different ports, so that they do not choose the same ones.
     let first = process::id().wrapping_mul(7_919) % count;
     for _ in ports.clone() {
         let place = (first + GIVEN_OUT.fetch_add(1, Ordering::Relaxed)) % count;

@@ -12,7 +12,7 @@ pub enum TooLong {
     Vllm,
     /// Like SGLang: it states all numbers.
     Sglang,
-    /// Like a server that states no number.
+    /// Like a server that states no numbers.
     Mute,
 }
 

@@ -1,5 +1,5 @@
-//! The structure of the source code, as far as no compiler checks it. Imports must not form a circle, and pure crates
-//! must stay pure.
+//! Rules about the structure of the source code that the compiler does not check. Imports must not form a circle, and
+//! pure crates must stay pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

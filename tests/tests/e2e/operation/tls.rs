@@ -103,7 +103,7 @@ async fn a_certificate_is_reloaded_with_the_catalogue_whole_or_not_at_all() {
     running.read_tokens(5).await;
     let before = signed.text("ca.pem");
 
-    // By itself, the catalogue would be valid.
+    // The catalogue is valid by itself, but the key does not fit the certificate.
     let file = stack.data().join("models.toml");
     let first = fs::read_to_string(&file).unwrap();
     fs::write(&file, first.replace("output = \"0.40\"", "output = \"0.80\"")).unwrap();

@@ -54,7 +54,7 @@ async fn a_process_that_dies_is_survived_by_the_other_which_bills_its_streams() 
     broken.read_tokens(200).await;
     stack.kill_gateway(0);
     assert_eq!(kept.rest().await.assert_done().cost(), cost_of(12, 500));
-    // Only the other process is left to resolve the hold.
+    // Only the other process can now resolve the hold.
     stack.released(PATIENCE).await;
     dying.restart().await;
     assert!(stack.used(&key).await > cost_of(24, 500), "the broken stream is billed as last reported");

@@ -54,7 +54,7 @@ pub enum Figure {
     Used(BudgetOwner),
     /// The `held` of a key or a group: the sum of its open holds.
     BudgetHeld(BudgetOwner),
-    /// The spend in a window: the sum of the window's entries, as far as these are known.
+    /// The spend in a window: the sum of those of the window's entries that are known.
     Window(BudgetOwner, Per),
     /// The account's `held`: the sum of all open holds.
     Held,

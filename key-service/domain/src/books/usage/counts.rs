@@ -18,7 +18,7 @@ pub struct Counts {
     /// Amount charged. Negative on a day when corrections returned more than was billed.
     #[n(2)]
     pub charged: NanoUsd,
-    /// What the generations cost the operator, as far as known. May be negative, like `charged`.
+    /// Known part of what the generations cost the operator. May be negative, like `charged`.
     #[n(3)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost. The margin is this amount minus `upstream_cost`.
@@ -45,7 +45,7 @@ pub struct Sums {
 pub struct Margin {
     #[n(0)]
     pub sums: Sums,
-    /// What the generations cost the operator, as far as known. May be negative, like the charges.
+    /// Known part of what the generations cost the operator. May be negative, like the charges.
     #[n(1)]
     pub upstream_cost: NanoUsd,
     /// Amount charged for generations with a known upstream cost.

@@ -258,8 +258,8 @@ pub(crate) fn is_estimated(entry: Option<&Value>) -> bool {
     entry.is_some_and(|entry| entry["estimated"] == true)
 }
 
-/// Returns whether only those tokens are missing in the bill that were on their way when the answer was cut off. The
-/// bill must contain all tokens that the client received, and cost as much as they do, but no more tokens than the
+/// Returns whether the only tokens that the bill lacks are those that were on their way when the answer was cut off.
+/// The bill must contain all tokens that the client received, and cost as much as they do, but no more tokens than the
 /// upstream generated.
 pub(crate) fn lacks_only_tokens_on_their_way(
     generation: &Generation,
