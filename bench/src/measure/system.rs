@@ -67,7 +67,7 @@ pub(crate) async fn measure(system: &System, work: Work, duration: Duration) -> 
 pub(super) struct HeldOpen {
     /// CPU time of all processes together, in milliseconds per second.
     pub(super) ms_per_second: f64,
-    /// How much memory grew for each stream, in the processes that accept client connections.
+    /// Growth of the memory per stream, in bytes, in the processes that accept client connections.
     pub(super) bytes_each: u64,
 }
 

@@ -152,7 +152,7 @@ fn learn(population: &Population, key: usize, got: &Got) {
 pub(super) struct Garbage {
     next: AtomicU64,
     pub(super) sent: AtomicU64,
-    /// Answers that break a rule, each with the time at which its request was sent, and the gateway.
+    /// Answers that break a rule, each with the time at which its request was sent and with its gateway.
     pub(super) wrong: Mutex<Vec<(String, Instant, usize)>>,
 }
 

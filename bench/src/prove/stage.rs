@@ -13,8 +13,8 @@ const LEASE: Duration = Duration::from_secs(3);
 /// Numbers of gateways and of key-services in an installation with separate services.
 const GATEWAYS: usize = 3;
 const KEY_SERVICES: usize = 2;
-/// How many seconds a process that is asked to end waits for its running requests. The slowest streams last longer than
-/// that.
+/// Number of seconds for which a process that is asked to end waits for its running requests. The slowest streams last
+/// longer than that.
 const DRAIN: &str = "1";
 /// Maximum number of entries in each journal. It is so large that no entry is dropped before the books are compared.
 const JOURNAL: &str = "5000000";

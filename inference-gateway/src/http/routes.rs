@@ -38,7 +38,7 @@ pub(super) struct PublicRoute {
     pub(super) pattern: &'static str,
     pub(super) methods: Methods,
     pub(super) handler: fn(Arc<App>, Call) -> Handled,
-    /// Least setting that makes the public address serve the route; `None` for routes that it always serves.
+    /// Lowest setting with which the public address serves the route; `None` for routes that it always serves.
     served_from: Option<PublicOperator>,
     /// Description for `/openapi.json`. Management routes are described elsewhere, and pages have no description.
     description: Option<Describe>,

@@ -77,7 +77,7 @@ struct ServerConnections {
 
 struct Idle {
     connection: SendRequest<Body>,
-    /// Number of pruning rounds when the connection became idle.
+    /// Number of pruning rounds that had ended when the connection became idle.
     since: u64,
 }
 

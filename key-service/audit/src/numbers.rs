@@ -22,7 +22,7 @@ impl LastNumbers {
         Self { complete, of: HashMap::new() }
     }
 
-    /// Checks that an entry names the previous entries of its key and groups, and adds it.
+    /// Checks that an entry names the previous entries of its key and groups, and remembers it as their last entry.
     pub(super) fn add(&mut self, auditor: &mut Auditor, entry: &JournalEntry) {
         let JournalEntry { number, before: EntriesBefore { key, groups }, .. } = *entry;
         let payer = &entry.entry.settlement.payer;

@@ -383,7 +383,7 @@ pub struct EventsPage {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedEvent {
-    /// Number of the event: one more than the account's previous event.
+    /// Number of the event: one more than that of the account's previous event.
     pub number: u64,
     pub event: Event,
 }

@@ -26,8 +26,8 @@ impl Clock for System {
         Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 
-    /// Uses a cryptographic generator that the operating system seeds and reseeds after every 64 kB. If the system were
-    /// asked for each request, that would take two system calls.
+    /// Uses a cryptographic generator that the operating system seeds and reseeds after every 64 kB. Asking the system
+    /// for each request would take two system calls.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads ambient randomness")]
     fn random(&self, bytes: &mut [u8]) {
         rand::rng().fill_bytes(bytes);

@@ -98,7 +98,7 @@ pub(crate) struct KeyPlan {
     pub(crate) ending: Option<(Timestamp, KeyEnding)>,
     pub(crate) bounds: BoundsPatch,
     pub(crate) part: KeyRole,
-    /// How many of the account's requests use this key, compared with the weights of the other keys.
+    /// How often the account's requests use this key, relative to the weights of the other keys.
     pub(crate) weight: u64,
     pub(crate) models: &'static [&'static str],
     pub(crate) prompt: [u64; 2],

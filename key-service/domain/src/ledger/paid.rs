@@ -135,7 +135,7 @@ fn refundable(account: &Account, group: Option<&Group>, asked: &Asked<'_>) -> Re
 }
 
 impl Group {
-    /// Adds an amount to the limit, or takes it back if it is below zero. Returns the new limit. The first time, the
+    /// Adds an amount to the limit. A negative amount lowers the limit. Returns the new limit. The first time, the
     /// group becomes a wallet.
     fn pay(&mut self, change: NanoUsd, now: Timestamp) -> Result<NanoUsd, Refused> {
         let opening = self.budget.limit.ok_or(Refused::NoLimit)?;

@@ -7,7 +7,7 @@ use crate::stored::EntryRecord;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Number of the entry: one more than the account's previous entry.
+    /// Number of the entry: one more than that of the account's previous entry.
     pub number: u64,
     pub generation: GenerationId,
     /// The generation's bill and its effect on the key's balance.

@@ -158,7 +158,7 @@ fn capped(amount: NanoUsd) -> String {
     if amount > MAX_LIMIT { format!(", cut to {MAX_LIMIT} USD") } else { String::new() }
 }
 
-/// Returns the window whose length is closest to this duration, judged by their ratio.
+/// Returns the window whose length is closest to this duration, judged by the ratio of the two.
 fn nearest(duration: &str) -> Result<Per, RowFault> {
     let fault = || {
         format!(

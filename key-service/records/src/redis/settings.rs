@@ -38,8 +38,8 @@ pub struct Settings {
     pub wait_replicas: u32,
     /// Certificates for TLS: of the authority that signed the server's certificate, and of this client.
     pub certificates: Certificates,
-    /// Directory in which it is recorded when the store was last seen, so that lost data is noticed. `None` if this is
-    /// not to be recorded.
+    /// Directory for a record of when the store was last seen, by which lost data is noticed. `None` if there is to be
+    /// no such record.
     pub data_dir: Option<PathBuf>,
     /// Whether to mark the store as seen. A process that writes nothing leaves no mark, but still notices lost data.
     pub is_marked: bool,

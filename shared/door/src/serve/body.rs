@@ -38,7 +38,7 @@ const DETACH_AFTER: Duration = Duration::from_secs(1);
 /// Extension of a response: what happens if the client does not read the response.
 #[derive(Clone)]
 pub struct Unread {
-    /// For how long the client need not read. This replaces the limit of the port.
+    /// How long the client may leave the response unread. This replaces the limit of the port.
     pub bound: Duration,
     /// A stream that can go on by itself while the client reads nothing.
     pub stream: Option<Arc<dyn Detach>>,

@@ -43,8 +43,8 @@ const PURE: [&str; 19] = [
     "thiserror",
     "totp-rs",
 ];
-/// Libraries that the types shared by both services may use in addition. They contain no runtime and no network.
-/// `axum-core` defines responses, so that an error can be turned into a response.
+/// Libraries that the crate with the types of both services may use, in addition to [`PURE`]. They contain no runtime
+/// and no network. `axum-core` defines responses, so that an error can be turned into a response.
 const OF_WORDS: [&str; 9] =
     ["axum-core", "chrono", "crc32fast", "http", "rand", "secrecy", "subtle", "toml", "uuid"];
 

@@ -36,7 +36,8 @@ const CLIENTS: usize = 60;
 const TRIES: usize = 4;
 /// Pause before a retry, and between two requests.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How many seconds a gateway waits for its running requests. Some streams last longer, and are cut off.
+/// Number of seconds for which a gateway that is asked to end waits for its running requests. Some streams last longer,
+/// and are cut off.
 const DRAIN: &str = "2";
 
 /// Number of clients behind a balancer. Each has connections of its own, and every fourth client uses HTTP/2.

@@ -101,7 +101,7 @@ async fn kill_and_compare(deployment: Deployment) {
     println!("{kills} kills, {sent} acts answered, {total} events: {acts} of acts, {passed} of thresholds");
 }
 
-/// Returns what this many requests of a client that spends cost.
+/// Returns the cost of this many requests of a client that spends.
 fn spent(requests: i64) -> NanoUsd {
     NanoUsd::from_nanos(requests * cost_of(10, 5).nanos())
 }

@@ -33,7 +33,7 @@ impl Native {
         self.stack_with("").await
     }
 
-    /// Starts such a stack. The entry of its upstream has additional lines.
+    /// Starts a stack whose only upstream speaks this API and has these additional lines in its entry.
     async fn stack_with(self, lines: &'static str) -> Stack {
         let options = self.options();
         let Models::With(usual) = options.models else { unreachable!("the options have lines") };

@@ -37,8 +37,8 @@ const KEYS: usize = 8;
 const LIMIT: &str = "0.0005";
 /// Maximum number of attempts that a client makes at each request. Each attempt is made at another gateway.
 const TRIES: usize = 3;
-/// How many seconds a gateway that is asked to end waits for its running requests. The slowest streams last longer than
-/// that.
+/// Number of seconds for which a gateway that is asked to end waits for its running requests. The slowest streams last
+/// longer than that.
 const DRAIN: &str = "2";
 /// A number of output tokens that the gateway does not believe for any request.
 const UNBELIEVABLE: u64 = 1 << 31;
