@@ -1,4 +1,4 @@
-//! Prints a table of how much different gateways serve beyond small caps under the same load.
+//! Prints a table that shows how far several gateways exceed small caps under the same load.
 
 use std::{
     io::{Write, stdout},

@@ -94,7 +94,7 @@ impl Report {
     }
 
     /// Returns the CPU time as a multiple of the bare proxy's CPU time in the same round. If the bare proxy is not
-    /// measured with this work, its most similar work is compared.
+    /// measured with this work, the most similar work with which it is measured is used.
     fn ratio(&self, system: &str, work: Work) -> Option<Spread> {
         self.compare(system, work, Measured::micros)
     }

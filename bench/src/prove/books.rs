@@ -1,4 +1,4 @@
-//! Compares three accounts of the same load, to the nano-dollar: the journal's, the upstream's and the clients'.
+//! Compares three records of the same load, to the nano-dollar: the journal's, the upstream's and the clients'.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},

@@ -81,7 +81,7 @@ const TO_OPERATOR: [&str; 14] = [
     "project admin",
 ];
 
-/// Prefixes, in lower case, of the names that vendors give accounts and what belongs to them.
+/// Prefixes, in lower case, of the names that vendors give to accounts and to what belongs to accounts.
 const NAMES: [&str; 8] = ["org-", "org_", "proj-", "proj_", "arn:", "ak-", "projects/", "accounts/"];
 /// Words, in lower case, that precede the name of something in an account.
 const BEFORE_NAME: [&str; 6] = ["organization", "project", "account", "deployment", "workspace", "team"];

@@ -35,7 +35,7 @@ impl Shown for Deposit {
     }
 }
 
-/// Returns a payment or a refund as the API shows it, which is the same at any time.
+/// Returns a payment or a refund as the API shows it. The result is the same at any time.
 pub fn payment_object(payment: &Deposit) -> PaymentObject<'_> {
     let Deposit { id, deposited } = payment;
     let terms = deposited.terms();

@@ -108,7 +108,7 @@ impl Sweeper {
     async fn watch(&self, account: AccountId) {
         let mut watcher = Watcher { sweeper: self, account, lease: LeaseClock::default(), unswept: true };
         let mut damaged = Throttle::default();
-        // The pause is always the same, but with jitter, so that watchers do not read at the same moment.
+        // The pause never grows, but it has jitter, so that watchers do not read at the same moment.
         let mut pauses = Backoff::new(self.pause, self.pause);
         loop {
             match watcher.look(&mut damaged).await {

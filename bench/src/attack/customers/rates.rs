@@ -24,7 +24,8 @@ const RELEASED: Duration = Duration::from_millis(500);
 const ANSWERED_MS: u64 = 60_000;
 
 /// Opens a group of waiting requests each time the rate has refilled, and later drops the groups one after the other.
-/// After each drop, opens as many new requests as the gateway admits: together no more than the rate allows.
+/// After each drop, opens as many new requests as the gateway admits. Together, these may be no more than the rate
+/// allows.
 pub(crate) async fn saved_tokens(stack: &Stack) -> Row {
     let key = stack.key_with(json!({"tokens_per_minute": PER_MINUTE})).await;
     let mut waiting = vec![begin_all(stack, &key).await];

@@ -1,4 +1,4 @@
-//! Locations in a body of parts that an upstream may refuse, and of parts that are written differently for some
+//! Locations, in a body, of parts that an upstream may refuse, and of parts that are written differently for some
 //! servers.
 
 use std::ops::Range;

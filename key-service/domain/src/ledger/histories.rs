@@ -387,7 +387,7 @@ fn model() -> impl Strategy<Value = String> {
     select(MODELS.to_vec()).prop_map(String::from)
 }
 
-/// Generates mostly small amounts, so that sums reach limits; sometimes the largest possible.
+/// Generates mostly small amounts, so that sums reach limits, and sometimes the largest possible amount.
 fn nanos(small: std::ops::Range<i64>) -> impl Strategy<Value = NanoUsd> {
     prop_oneof![19 => small.prop_map(NanoUsd::from_nanos), 1 => Just(NanoUsd::MAX)]
 }

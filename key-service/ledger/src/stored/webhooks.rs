@@ -10,7 +10,7 @@ use shared::{ids::EventId, time::Timestamp};
 
 use crate::stored::secret::hidden;
 
-/// An account that has or had webhooks or alerts. Space `webhooks/…`, set `webhook_accounts`, name: the account's id.
+/// An account that has or had webhooks or alerts. Space `webhooks/…`, set `webhook accounts`, name: the account's id.
 /// It is written before the account's first webhook or alert, and never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize)]
 pub struct WebhookAccount {}

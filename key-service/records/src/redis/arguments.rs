@@ -84,7 +84,7 @@ impl<'a> Arguments<'a> {
         command
     }
 
-    /// Returns the position in the commit of the guard that has this number in the script. The script counts guards
+    /// Returns the position, in the commit, of the guard that has this number in the script. The script counts guards
     /// from one.
     pub(super) fn guard(&self, number: i64) -> Option<usize> {
         self.order.get(usize::try_from(number - 1).ok()?).copied()

@@ -61,7 +61,7 @@ pub enum AlertTestOutcome {
     Kept,
     /// Nothing is kept, because too many messages wait.
     QueueFull,
-    /// Nothing is kept, because an alert of the account was tested less than [`BETWEEN_TESTS`] before.
+    /// Nothing is kept, because an alert of the account was tested less than [`BETWEEN_TESTS`] ago.
     TestedLately,
 }
 
