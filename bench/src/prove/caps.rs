@@ -97,7 +97,8 @@ pub(super) fn compare(round: &Round<'_>, lines: &[Line], found: &mut Found) {
     }
 }
 
-/// Returns whether deposits and rate counts may be lost, because a replica took over that no process had waited for.
+/// Returns whether deposits and rate counts may be lost, because the replica that took over was one that no process had
+/// waited for.
 fn has_lost(round: &Round<'_>) -> bool {
     round.stage.loses() && round.happened.iter().any(|fault| fault.loses(fault.from, fault.to))
 }

@@ -46,7 +46,7 @@ pub(super) struct Sums {
     pub(super) served_in_vain: i64,
     pub(super) estimated_above: i64,
     pub(super) generated_beyond: i64,
-    /// Amount that was lost because a replica took over that no process had waited for.
+    /// Amount that was lost because the replica that took over was one that no process had waited for.
     pub(super) lost_with_masters: i64,
     pub(super) lost_charges: u64,
     pub(super) revocations_lost: u64,

@@ -25,7 +25,7 @@ docs = "https://docs.example.com"
 pub(super) struct Sizes {
     pub(super) context_window: u64,
     pub(super) max_output_tokens: u64,
-    /// Whether neither the flags, nor the server, nor a price list has the window.
+    /// Whether the window is guessed, because neither the flags, nor the server, nor a price list has it.
     pub(super) window_is_guessed: bool,
 }
 

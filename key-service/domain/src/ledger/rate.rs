@@ -12,7 +12,8 @@ use minicbor::{Decode, Encode};
 use serde::Serialize;
 use shared::{rates::RateLimit, time::Timestamp};
 
-/// Number of a rate's units per request or token, so that a limit of N per minute refills N units per millisecond.
+/// Number of units that one request or token takes from a rate's bucket. With this number, a limit of N per minute
+/// refills N units per millisecond.
 pub const RATE_UNITS: i64 = 60_000;
 
 /// Maximum number of tokens of a request that count towards a rate. With [`MOST_TAKEN`], no sum overflows.

@@ -159,7 +159,7 @@ impl<'c> SqlTable<'c> {
         self.remove_range.execute([start, end]).map(drop)
     }
 
-    /// Finds at most `limit` keys in a range, with their values and in this order.
+    /// Finds at most `limit` keys in a range, in this order, with their values.
     pub(super) fn scan<T>(
         &mut self,
         Range { start, end }: &Range<Vec<u8>>,

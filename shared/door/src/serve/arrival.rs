@@ -32,7 +32,7 @@ pub fn note_arrival(request: &mut Extensions) {
 pub struct ConnectionTrust(Option<Arc<Connection>>);
 
 impl ConnectionTrust {
-    /// Returns the trust of a request's connection, from the request's extensions.
+    /// Reads from a request's extensions whether the request's connection is trusted.
     pub fn of(request: &Extensions) -> Self {
         Self(request.get().map(|CarriedBy(connection)| connection.clone()))
     }
