@@ -72,7 +72,7 @@ impl Request {
         Ok(())
     }
 
-    /// Lets the gateway die, which loses what it has in memory about the request. The spool survives.
+    /// Loses what a gateway that dies has in memory about the request. The spool survives.
     fn forget(&mut self) {
         match self.phase {
             Phase::Spooled | Phase::Done => {}
