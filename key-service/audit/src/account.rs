@@ -43,7 +43,7 @@ impl AccountMoment {
         Holds::read(&self.due).all()
     }
 
-    /// Returns whether the store has nothing of the account.
+    /// Returns whether the store has no record, index entry, journal entry or event of the account.
     fn is_empty(&self) -> bool {
         let Self { record, profile, labels, due, deposited, has_entries, last_event } = self;
         let has_records = record.is_some() || profile.is_some() || labels.is_some();
@@ -107,7 +107,7 @@ impl Books<'_> {
                 }
             }
         }
-        // An account gets its external id after the claim.
+        // An external id is claimed before the account gets it, so an account that has the id must have the claim.
         if let Some(external_id) = moment.labels.as_ref().and_then(|labels| labels.external_id.as_deref())
             && self.account_of_external_id(external_id).await? != Some(account)
         {
@@ -197,8 +197,8 @@ impl Books<'_> {
     }
 }
 
-/// Returns whether a deposit agrees with its index entry and, if a payment made it, with the payment's id and time. Ids
-/// of deposits that payments made contain no time.
+/// Returns whether a deposit agrees with its index entry and, if a payment made it, with the payment's id and time. The
+/// id of a deposit that a payment made contains no time.
 fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) -> bool {
     let has_id = match &deposited.payment {
         None => id.created_at() != Timestamp::from_millis(0),
@@ -207,8 +207,8 @@ fn fits(account: AccountId, id: DepositId, entry: &[u8], deposited: &Deposited) 
     has_id && adds_up(deposited)
 }
 
-/// Returns whether the changes of a deposit are possible: a payment adds its amount, and a refund takes at most what was
-/// asked. The credit and the wallet change by the same amount, unless only the wallet changes.
+/// Returns whether the changes of a deposit are possible: a payment adds its amount, and a refund takes no more than
+/// was requested. The credit and the wallet change by the same amount, unless only the wallet changes.
 fn adds_up(deposited: &Deposited) -> bool {
     let (change, least) = match &deposited.refund {
         None => (deposited.change(), NanoUsd::from_nanos(1)),

@@ -107,7 +107,7 @@ impl Balanced {
         auditor.bounds(self.of, &self.budget);
     }
 
-    /// Passes the balance to an audit that has got exactly the entries that the balance includes.
+    /// Passes the balance to an audit. Call this when the audit has got exactly the entries that the balance includes.
     pub(super) fn add_to(self, auditor: &mut Auditor, numbers: &LastNumbers) {
         let Self { of, budget, opening, holds: Held { nanos, in_flight }, last_entry } = self;
         numbers.last(auditor, of, last_entry);
@@ -117,7 +117,7 @@ impl Balanced {
 }
 
 impl Books<'_> {
-    /// Reads the balances of all groups and keys, and reads each page of them at one moment.
+    /// Reads the balances of all groups and keys, page by page. Each page is read at one moment.
     pub(super) async fn all_balances(
         &self,
         space: &Space,
@@ -168,8 +168,8 @@ impl Books<'_> {
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }
 
-    /// Reads the balances of those keys or groups that exist, and adds the index entries that they must have to
-    /// `expected`.
+    /// Reads the balances of those keys or groups that exist. Adds to `expected` the index entries that each of them
+    /// must have.
     pub(super) async fn balances_of(
         &self,
         space: &Space,

@@ -26,7 +26,8 @@ use crate::{
 /// Number of sets of generations to read at once. Together they cover twelve hours. In an idle account, most of them
 /// are empty.
 const SETS_AT_ONCE: usize = 72;
-/// Number of sets after the current one to read as well: ids contain the time of a gateway's clock, which may be ahead.
+/// Number of sets after the current set that are read too. Ids contain the time of a gateway's clock, which may be
+/// ahead.
 const SETS_AHEAD: u32 = 2;
 
 /// Entries in the index of open holds, by generation. More than one entry for a generation is a fault.
@@ -179,7 +180,7 @@ fn compare(auditor: &mut Auditor, id: GenerationId, hold: Option<&Hold>, due: &D
             auditor.quantity(Figure::HoldLease(id), Quantity::Count(recorded), Quantity::Count(listed));
         }
         (Some(_) | None, _) => {
-            // Only the payers in the entry are wrong.
+            // Amount and lease are equal, so only the payers in the entry are wrong.
             auditor.quantity(Figure::Hold(id), Quantity::Usd(recorded), Quantity::Usd(NanoUsd::ZERO));
         }
     }

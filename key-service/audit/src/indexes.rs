@@ -1,7 +1,7 @@
 //! Compares keys and groups with the indexes used to find them.
 //!
-//! Indexes are read page by page while keys change. What looks like a fault is then read again at one moment and
-//! checked again.
+//! Indexes are read page by page while keys change. Keys and groups that seem faulty are then read again together with
+//! their entries, at one moment, and compared again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

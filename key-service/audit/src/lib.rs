@@ -51,9 +51,9 @@ use self::{
 };
 pub use reading::Books;
 
-/// Minimum number of journal entries that a store keeps, whatever its bound.
+/// Minimum number of journal entries that a store keeps, even if its configured maximum is lower.
 const FEWEST_KEPT: u64 = 1_000;
-/// Because clocks differ, an account's time of its last expiry may be earlier than in the journal by at most this long.
+/// Maximum time by which an account's recorded last expiry may be earlier than the journal's, because clocks differ.
 const EXPIRY_LATE: Duration = Duration::from_hours(24);
 /// How many times an audit is attempted before it fails. An attempt fails if the store drops entries before the audit
 /// reads them, which is rare.
@@ -193,8 +193,8 @@ impl Books<'_> {
         Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
     }
 
-    /// Returns the highest number that the journal's first entry may have. Later entries cannot have been dropped,
-    /// according to the records of the account and of housekeeping.
+    /// Returns the highest number that the journal's first entry may have. According to the records of the account and
+    /// of housekeeping, the entry with this number and all later entries cannot have been dropped.
     fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {
@@ -274,7 +274,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Returns the number of the first existing entry; 1 for an empty journal, since the last entry is never dropped.
+    /// Returns the number of the first existing entry; 1 for an empty journal, because the last entry is never dropped.
     async fn first_number(&self, space: &Space) -> Result<u64, StoreError> {
         let first = self.read().values(space, names::JOURNAL, 0..=u64::MAX, Order::Ascending, 1).await?;
         Ok(first.first().map_or(1, |(number, _)| *number))
@@ -307,7 +307,7 @@ impl Books<'_> {
 }
 
 impl JournalRead {
-    /// Passes the balances whose last entry comes before this number to the audit.
+    /// Passes to the audit the balances whose last entry comes before this number.
     fn add_balances(&mut self, balances: &mut Vec<Balanced>, number: u64) {
         while let Some(balance) = balances.pop_if(|balance| balance.last_entry < number) {
             balance.add_to(&mut self.auditor, &self.numbers);

@@ -12,7 +12,7 @@ use key_service_ledger::journal::JournalEntry;
 /// Number of the last entry seen for each key and group.
 #[derive(Default)]
 pub(super) struct LastNumbers {
-    /// Whether the journal still has the first entries.
+    /// Whether the journal still has its first entries.
     complete: bool,
     of: HashMap<BudgetOwner, u64>,
 }
@@ -42,7 +42,8 @@ impl LastNumbers {
 
     fn compare(&self, auditor: &mut Auditor, figure: Figure, of: BudgetOwner, recorded: u64) {
         let none = self.complete.then_some(0);
-        // If the journal's first entries were dropped, an owner without known entries may have had entries.
+        // If the journal's first entries were dropped, an owner without a known entry is not compared: its entries may
+        // be among those that were dropped.
         if let Some(last) = self.of.get(&of).copied().or(none) {
             auditor.quantity(figure, Quantity::Count(recorded), Quantity::Count(last));
         }

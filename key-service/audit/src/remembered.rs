@@ -116,7 +116,7 @@ impl Books<'_> {
     }
 }
 
-/// Returns the name of a bill's record. Bills of expired holds have records of their own, which are kept longer.
+/// Returns the name of a bill's record. The bill of an expired hold has a separate record, which is kept longer.
 fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     match ending {
         Ending::Captured | Ending::Late => names::generation(generation),

@@ -51,7 +51,7 @@ struct SumWithEntries {
     charged: i128,
     /// Number of the last entry.
     last: u64,
-    /// Sum of the entries' counters; `None` after an entry of which the audit cannot know what it adds.
+    /// Sum of the entries' counters; `None` after an entry if the audit cannot know what it adds.
     proven: Option<DayCounters>,
 }
 
@@ -185,7 +185,7 @@ fn compare_all(auditor: &mut Auditor, day: Day, sums: HashMap<Vec<u8>, SumWithEn
     }
 }
 
-/// Returns whose sums a record has, from the record's name.
+/// Reads from a record's name whose sums the record contains.
 fn read_owner(name: &[u8]) -> Option<SumOwner> {
     match name.split_first()? {
         (b'p', _) => PayerName::read(name).map(|payer| SumOwner::Payer(payer.key, payer.model)),

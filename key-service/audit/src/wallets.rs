@@ -17,7 +17,7 @@ use shared::ids::{DepositId, GroupId};
 
 use crate::{account::deposit_id, bounds::AT_ONCE, reading::Books};
 
-/// Changes of wallets by payments and refunds, which never change once they are written.
+/// For each payment or refund, how it changed a wallet, if it did. A written payment or refund is never modified.
 type Changes = HashMap<DepositId, Option<WalletChange>>;
 
 impl Books<'_> {

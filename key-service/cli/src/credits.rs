@@ -138,8 +138,8 @@ fn of_group(place: PaidTo) -> String {
     place.group().map_or_else(String::new, |group| format!(" and {group}"))
 }
 
-/// Turns an error of a payment or a refund with an id into a message for the operator. Unlike other deposits, it is safe
-/// to repeat.
+/// Turns an error of a payment or a refund that has an id into a message for the operator. Because of the id, the
+/// operator can safely repeat the command.
 fn again(error: Error<PaymentRefused>) -> anyhow::Error {
     match error {
         Error::Store(cause @ StoreError::Unavailable(_)) => {

@@ -456,7 +456,7 @@ async fn the_journal_is_compared_with_what_an_upstream_says_it_served() {
     let equal = "served: requests 1, prompt tokens 12, completion tokens 5\n\
                  billed: requests 1, prompt tokens 12, completion tokens 5\n";
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
-    // The record has the upstream's own id and a time that differs by four seconds.
+    // The upstream's record has the upstream's own id, and a time that differs by four seconds.
     write(&[line("\"id\":\"chatcmpl-7\",\"time\":\"2026-11-20T04:11:09.678+02:00\"", 12, 5), String::new()]);
     assert_eq!(say(&office, &audit).await.unwrap(), equal);
     let strict = say(&office, &[&audit[..], &["--tolerance", "3"]].concat()).await.unwrap_err();

@@ -133,7 +133,8 @@ async fn find_key(app: &App, viewer: &Viewer, query: &Fields, text: &str) -> Res
 async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Failure> {
     let (account, reach) = (viewer.signed_in.account, viewer.reach());
     let journal = app.management.journal(account, 0, 1).await?;
-    // A group cannot have bills from before it existed.
+    // A group cannot have bills from before it existed, so for a lead, the oldest day is the day of the group's
+    // creation.
     let oldest = journal.entries.first().map(|entry| entry.entry.settlement.at);
     let oldest = reach.group.map(|group| group.created_at()).or(oldest);
     let today = viewer.today(app);
@@ -156,7 +157,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     let group = of_group.and_then(|id| groups.get(&id));
     let is_filtered = filters::are_any(asked);
     let next = found.next.map(|next| next.to_string());
-    // Entries are numbered, so the total is known, unless filters leave some out.
+    // Entries are numbered, so the total is known unless filters leave out some entries.
     let begins = search.billed.as_ref().and_then(|billed| billed.begins);
     let is_whole = !is_filtered && reach.group.is_none();
     let has_all = is_whole && oldest.is_none_or(|oldest| begins <= Some(oldest));
@@ -190,7 +191,7 @@ async fn list(app: &App, viewer: &Viewer, asked: &Fields) -> Result<Response, Fa
     Ok(page(viewer, Section::Requests, "Requests", &content))
 }
 
-/// Lists the requests of a key or a group, for its tab at `path`. Besides the range, `name=id` is the only filter.
+/// Lists the requests of a key or a group, for its tab at `path`. The only filters are the range and `name=id`.
 pub(super) async fn list_of(
     app: &App,
     viewer: &Viewer,
@@ -337,7 +338,8 @@ fn sums_line(
     }
 }
 
-/// Writes the summed time in whole days, or with its hours. A day begins with its first full hour in UTC.
+/// Describes the period that was summed: by its days if it consists of whole days, otherwise with hours. Here, a day
+/// begins with its first full hour in UTC.
 fn period(zone: &Zone, begins: Timestamp, ends: Timestamp) -> String {
     let (first, last) = (zone.day_of(begins), zone.day_of(ends.minus(Duration::from_hours(1))));
     let hour = |at: Timestamp| {

@@ -36,7 +36,7 @@ const PATH: &str = "/dashboard/alerts";
 /// Shown as the name of an alert without a label.
 const UNNAMED: &str = "Unnamed alert";
 
-/// Lists the alerts, with a form for a new one. A link can fill in what it is about.
+/// Lists the alerts, with a form for a new one. A link to this page can fill in what the new alert is about.
 pub(super) async fn list(
     State(app): State<App>,
     viewer: Viewer,

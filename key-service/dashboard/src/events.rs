@@ -269,7 +269,7 @@ fn told(kind: &EventKind, named: &Named) -> Markup {
             },
             EventKind::AccountCreated { name } | EventKind::ManagementKeyRevoked { name, .. } | EventKind::MemberRemoved { name, .. }
                 | EventKind::MemberSecondFactorEnabled { name, .. }
-                // No account has these.
+                // Events about operator keys never occur in a customer's account.
                 | EventKind::OperatorKeyCreated { name, .. } | EventKind::OperatorKeyRotated { name, .. }
                 | EventKind::OperatorKeyRevoked { name, .. }
                 | EventKind::MemberSecondFactorRemoved { name, .. } => bdi { (name) },

@@ -2,9 +2,9 @@
 //!
 //! Each page is a handler with its template, in the folder of its subject, and a route here. The extractors of
 //! [`key_service_page::session`] carry the rights. A handler that only reads takes a `Viewer` or an `Owner`; if leads
-//! of groups may see the page too, it takes a `KeysViewer` and reads only what that reaches. A handler that changes
-//! something takes an `Act`, a `KeysAct` or, for owners only, an `OwnerAct`: a form with a valid session, CSRF token
-//! and origin.
+//! of groups may see the page too, it takes a `KeysViewer` and reads only what that member may see. A handler that
+//! changes something takes an `Act`, a `KeysAct` or, for owners only, an `OwnerAct`: a form with a valid session, CSRF
+//! token and origin.
 
 use std::sync::Arc;
 

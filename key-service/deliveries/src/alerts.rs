@@ -1,7 +1,7 @@
 //! Alerts: considers an account's events and sums for each alert, and sends the messages.
 //!
-//! What has been considered, what was reported and the message are written in one commit, which is compared with the
-//! alert as it was read. So a subject is reported once per interval, however many key-services look and however many
+//! One commit records what has been considered, what was reported, and the message. It fails if the alert has changed
+//! since it was read. So a subject is reported once per interval, however many key-services look and however many
 //! events there are.
 
 mod chat;
@@ -86,8 +86,8 @@ impl Alerts {
         Self { store, clock, credentials, management, public_url, mailer }
     }
 
-    /// Considers some new events, and sums that are due, for each of an account's alerts. An alert that cannot be
-    /// considered does not hold up the others; the last failure is returned.
+    /// For each of an account's alerts, considers some new events, and the sums if they are due. An alert that cannot
+    /// be considered does not hold up the others; the last failure is returned.
     pub(crate) async fn consider(&self, account: AccountId) -> Result<(), StoreError> {
         let alerts = self.store.alerts(account).await?;
         if alerts.is_empty() {
@@ -111,8 +111,8 @@ impl Alerts {
         outcome
     }
 
-    /// Marks the events of a suspended or closed account as considered, so that they are not reported after the account
-    /// is restored either.
+    /// Marks the events of a suspended or closed account as considered, so that they are never reported, even after the
+    /// account is restored.
     async fn pass_over(
         &self,
         account: AccountId,
@@ -265,7 +265,7 @@ impl Alerts {
     }
 }
 
-/// Counts a message that is given up.
+/// Counts a message that will not be delivered.
 pub(crate) fn dropped() {
     metrics::counter!("keyservice_alert_messages_dropped_total").increment(1);
 }

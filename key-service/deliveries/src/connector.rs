@@ -84,7 +84,7 @@ impl Connector {
         }
         for address in found.into_iter().take(TRIED_ADDRESSES) {
             if let Ok(Ok(stream)) = timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
-                // Fair reads are below TLS, since a receiver may send endless TLS messages.
+                // Fair reads are below TLS, because a receiver may send endless TLS messages.
                 return Ok(TokioIo::new(FairRead::new(stream, CountedReads)));
             }
         }

@@ -4,7 +4,7 @@ use domain::webhook::{Host, WebhookUrl};
 use http::Uri;
 use shared_fuzz::{Examples, Input, fuzz};
 
-/// The HTTP client and the check find the same host in a URL.
+/// Checks that the HTTP client and the address check find the same host in a URL.
 #[test]
 fn webhook_addresses() {
     let examples = [

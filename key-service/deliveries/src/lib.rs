@@ -63,7 +63,7 @@ const EVENTS_AT_ONCE: usize = 64;
 /// result.
 const CLAIMED_FOR: Duration = Duration::from_secs(30);
 
-/// Where attempts go.
+/// What a delivery is for: a webhook or an alert.
 #[derive(Clone)]
 enum SendTarget {
     Webhook(Webhook),
@@ -213,7 +213,7 @@ impl Dispatcher {
             webhooks.into_iter().map(|StoredWebhook { webhook, .. }| SendTarget::Webhook(webhook)).collect();
         if self.alerts.is_some() {
             let alerts = self.store.alerts(account).await?.into_iter().map(|stored| stored.alert);
-            // Webhooks get an alert as an event, so nothing waits for the alert itself.
+            // An alert whose channel is webhooks is sent to them as an event, so the alert itself has no queue.
             let have_queues = alerts.filter(|alert| alert.channel != Channel::Webhook);
             targets.extend(have_queues.map(SendTarget::Alert));
         }

@@ -1,6 +1,6 @@
 //! Slots for attempts. A webhook here is any destination: a webhook, or an alert.
 //!
-//! There are few, and accounts share them so that one account's slow receivers do not block other
+//! The number of slots is small, and accounts share them so that one account's slow receivers do not block other
 //! accounts.
 
 use std::{
@@ -14,12 +14,12 @@ use shared::ids::AccountId;
 
 /// Maximum number of concurrent attempts in this process. Each has its own connection.
 const MAX_ATTEMPTS: usize = 64;
-/// Maximum number of concurrent attempts of one webhook in this process, so that a slow receiver leaves slots for the
+/// Maximum number of concurrent attempts for one webhook in this process, so that a slow receiver leaves slots for the
 /// account's other webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
-/// Number of slots that must stay free for each slot that an account takes. So a single account gets a quarter of all
-/// slots, and even a dozen greedy accounts leave some for others. Once few are free, only accounts without a slot get
-/// one.
+/// Number of slots that must stay free for each slot that an account takes. So a single account gets at most a quarter
+/// of all slots, and even a dozen greedy accounts leave some slots for others. Once few are free, only accounts without
+/// a slot get one.
 const FREE_FOR_EACH: usize = 3;
 
 /// The slots, and the turns of accounts and webhooks.

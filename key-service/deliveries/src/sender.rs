@@ -1,4 +1,4 @@
-//! One attempt to deliver an event, as a signed POST, or a message. Only the status of the answer counts.
+//! One attempt to deliver an event (as a signed POST) or an alert's message. Only the status of the answer counts.
 
 use std::{error::Error, io, time::Duration};
 
@@ -23,7 +23,7 @@ const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
-/// Sends events. Every attempt opens a new connection, since the host may resolve to another address each time.
+/// Sends events. Every attempt opens a new connection, because the host may resolve to another address each time.
 pub struct Sender {
     client: HttpClient<Full<Bytes>, Connector>,
     pub(super) deadline: Duration,

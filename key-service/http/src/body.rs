@@ -53,7 +53,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap, caller: &Governor) -> Result<
     Ok(key.map(of_group))
 }
 
-/// Path of the collection that a request creates an object in.
+/// Returns the path of the collection in which a request creates an object.
 pub(super) fn collection_path(request: &Request) -> String {
     request.uri().path().trim_end_matches('/').to_owned()
 }

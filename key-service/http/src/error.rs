@@ -8,8 +8,8 @@ use key_service_management::{
 use key_service_store::store::StoreError;
 use shared::error::{ApiError, Code};
 
-/// Returns the error for a management key that may not make this request. For an object that the key may not reach,
-/// this is `unknown`, the same error as for another account's object.
+/// Returns the error for a management key that may not make this request. For an object out of the key's reach, returns
+/// `unknown`, the same error as for another account's object.
 pub(super) fn forbidden(error: Error<Forbidden>, unknown: impl Into<ApiError>) -> ApiError {
     let said = |reason| match reason {
         Forbidden::ReadOnly => {

@@ -49,7 +49,7 @@ impl FromRequestParts<Api> for OperatorCaller {
             tracing::info!(reason, "a request to the operator API is refused");
         }
         let key = authenticated?;
-        // The log line has the same span.
+        // The log line of this request has the same span, so it gets these fields too.
         Span::current()
             .record("operator_key", display(key.id))
             .record("operator_key_name", key.name.as_str());
@@ -59,7 +59,8 @@ impl FromRequestParts<Api> for OperatorCaller {
 }
 
 async fn authenticate(parts: &Parts, api: &Api) -> Result<OperatorKey, ApiError> {
-    // The middleware has put the client's address there, from the connection or from a gateway.
+    // The middleware has put the client's address into this header: the connection's, or the address that a gateway
+    // reports.
     let from = parts.headers.get(X_FORWARDED_FOR).and_then(|address| address.to_str().ok()?.parse().ok());
     let from: Option<IpAddr> = from;
     let scopes = parts.extensions.get::<ServedRoute>().map_or(&[][..], |served| served.route.scopes());
@@ -85,7 +86,7 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<OperatorKey, ApiError>
     })
 }
 
-/// The account in the path, which exists, and the operator key as its governor.
+/// Finds the account in the path. Returns it, and the request's operator key as its governor.
 pub(crate) async fn account_and_governor(
     parts: &mut Parts,
     api: &Api,
@@ -103,8 +104,8 @@ async fn governed(
     let named = params.as_ref().ok().and_then(|params| params.iter().find(|(name, _)| *name == "account"));
     let account = api.management.find_account(named.map_or("", |(_, account)| account)).await?;
     Span::current().record("account", display(account.id));
-    // Closing an account again changes nothing. A payment or refund that was made is answered again, and the ledger
-    // refuses a new payment.
+    // These requests are allowed for a closed account: closing it again changes nothing, a repeated payment or refund
+    // gets its earlier answer, and the ledger refuses a new payment.
     let may_follow = parts.extensions.get::<ServedRoute>().is_some_and(|served| {
         matches!(
             served.route.endpoint,

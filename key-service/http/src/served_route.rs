@@ -2,7 +2,7 @@
 
 use shared::wire::Route;
 
-/// The API that a route is served in.
+/// The API that serves a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     /// For management keys, which name the account, and for API keys.

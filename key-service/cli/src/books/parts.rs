@@ -31,8 +31,8 @@ struct PartLine<'a> {
     key_id: Option<KeyId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    /// Null on two kinds of lines: for requests without a user, and for the sum over all users that are not counted by
-    /// name.
+    /// Null on two kinds of lines: for requests without a user, and for the sum over all users that are not counted
+    /// separately.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[expect(
         clippy::option_option,

@@ -10,7 +10,7 @@ use super::price_list::ListedModel;
 /// Maximum length in characters of the list of prices that no field can express.
 const MAX_LEFT_OUT: usize = 1_000;
 
-/// For fields that a preset sets: the comment in the entry that explains the field.
+/// Fields that a preset may set, each with the comment that explains the field in an entry.
 const NOTES: [(&str, &str); 10] = [
     ("api_key_env", "the environment variable that holds its credential"),
     ("auth", "the header of the credential"),
@@ -136,7 +136,7 @@ fn tables(out: &mut String, name: &str, listed: &ListedModel) -> std::fmt::Resul
 }
 
 /// Writes the rates that the list has for this model, and the rates that have no default. Every tier has all of these
-/// rates, so that it inherits no rate from the tier before.
+/// rates, so that it inherits no rate from the previous tier.
 fn rates(out: &mut String, rates: Rates, named: &[bool; RATES]) -> std::fmt::Result {
     for (field, rate) in rates.to_array().into_iter().enumerate() {
         if named[field] || field < 3 {

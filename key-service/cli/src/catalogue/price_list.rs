@@ -58,7 +58,7 @@ impl Format {
 
 pub enum PriceList {
     ModelsDev {
-        /// Stem of the file's name.
+        /// Name of the file, without its extension.
         id: String,
         /// Name of the vendor's folder, if the file is in one.
         owner: Option<String>,
@@ -86,8 +86,8 @@ pub struct ListedModel {
 }
 
 impl ListedModel {
-    /// Creates a model with these rates and without sizes. Rates for input and output are required. Without a rate of
-    /// its own, cached input costs as much as input.
+    /// Creates a model with these rates and without sizes. Rates for input and output are required. Without a separate
+    /// rate, cached input costs as much as other input.
     pub fn at_rates(id: &str, rates: WrittenRates) -> anyhow::Result<Self> {
         RatesRead { base: rates, ..RatesRead::default() }.finish(id, false)
     }
@@ -134,8 +134,8 @@ impl PriceList {
         })
     }
 
-    /// Finds the vendor's model with this name. In LiteLLM's list, most ids are the vendor's name and the model's name.
-    /// This tells models of different vendors apart.
+    /// Finds the vendor's model with this name. Most ids in LiteLLM's list begin with the vendor's name, so equally
+    /// named models of different vendors are not confused.
     pub fn model_of(&self, vendor: &Preset, name: &str) -> anyhow::Result<Option<ListedModel>> {
         if let Self::ModelsDev { id, .. } = self {
             let is_named = name == id || name.rsplit('/').next() == Some(id.as_str());
@@ -206,7 +206,8 @@ fn litellm(id: &str, model: &Map<String, Value>) -> anyhow::Result<ListedModel> 
                 read.put(border, field, &format!("{number}{per_million}")).with_context(|| name.clone())?;
             }
             (Some(_), None) => bail!("{name} is not a number"),
-            // A rate of zero costs nothing. Any other unknown rate may be billed, so the entry names it in a comment.
+            // An unknown rate of zero can be ignored. Any other unknown rate may be billed, so the entry names it in a
+            // comment.
             (None, number) if name.contains("cost") || name.contains("pricing") => {
                 if number != Some(0.0) {
                     read.left_out.push(name.clone());
@@ -270,8 +271,8 @@ impl RatesRead {
         Ok(())
     }
 
-    /// Adds a rate in decimal notation. Callers pass the shortest decimals that stand for a float: what the list's
-    /// author wrote.
+    /// Adds a rate in decimal notation. Callers pass the shortest decimals that represent a float, which are what the
+    /// list's author wrote.
     fn put(&mut self, border: Option<u64>, field: usize, decimals: &str) -> anyhow::Result<()> {
         let rate = NanoUsd::parse(decimals)?;
         if !(NanoUsd::ZERO..=NanoUsd::MAX).contains(&rate) {

@@ -49,7 +49,7 @@ fn key(place: String, line: &[u8]) -> Result<DraftKey, ApiError> {
     }
     let settings: KeyPatch = settings_among(&members.without(&[SHA256, USED, GROUP]), true)?;
     if settings.bounds.raises_any() {
-        // A raise expires. After that, the same file could no longer be imported.
+        // A raise is refused, because once it has ended, the same file could no longer be imported.
         return Err(invalid(
             KeyField::Bound(Bound::LimitRaised).row().name,
             "cannot be imported; raise limits afterwards",

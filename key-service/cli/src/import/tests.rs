@@ -51,7 +51,7 @@ async fn keys(store: &Store, account: AccountId) -> Vec<ApiKey> {
     store.keys(account, page).await.unwrap()
 }
 
-/// Returns a line of JSON with a made-up SHA-256 (this byte, repeated) and more members.
+/// Returns a line of JSON with a made-up SHA-256 (this byte, repeated) and the members in `more`.
 fn line(of: u8, more: &str) -> String {
     format!(r#"{{"sha256": "{}"{more}}}"#, hex::encode([of; 32]))
 }

@@ -34,14 +34,14 @@ const FILTERS: [&str; 11] =
     ["key", "group", "model", "from", "to", "hour", "outcome", "reason", "user", "request", "upstream"];
 /// Rarely used filters, folded under *More filters*.
 const MORE: [&str; 5] = ["reason", "user", "request", "upstream", "generation"];
-/// Selects refused requests, in addition to the values of [`Outcome`].
+/// Value of the outcome filter that selects refused requests. Its other values are those of [`Outcome`].
 const REFUSED: &str = "refused";
 
 pub(super) fn are_any(query: &Fields) -> bool {
     FILTERS.iter().any(|name| query.filled(name).is_some())
 }
 
-/// Reads the filters of a query. Its days are those of the reader's zone.
+/// Reads the filters of a query, whose days are in the reader's zone.
 pub(super) fn search(query: &Fields, zone: &Zone) -> Result<RequestSearch, Failure> {
     let (key, group): (Option<KeyId>, Option<GroupId>) = (query.id("key")?, query.id("group")?);
     let request: Option<RequestId> = query.id("request")?;
@@ -89,8 +89,8 @@ pub(super) fn hour(query: &Fields) -> Option<u8> {
     query.get("hour").parse().ok().filter(|hour| *hour < HOURS)
 }
 
-/// Returns the query with its days filled in. A named range sets both. Otherwise a first day is added: the day of the
-/// oldest entry if the field is there but empty, else the first of the last [`DAYS`].
+/// Returns the query with its days filled in. A named range sets the first and the last day. Otherwise a missing first
+/// day is added: the day of the oldest entry if the field is present but empty, or else the first of [`DAYS`] days.
 pub(super) fn with_days(
     query: &Fields,
     range: &Range,
@@ -148,7 +148,7 @@ pub(super) fn form(app: &App, zone: &Zone, query: &Fields, Named { key, group }:
     html! {
         form.filters method="get" action=(ACTIVITY) role="search" {
             @match key {
-                // Its id would say nothing, so the field shows its label.
+                // The key's id would mean nothing to the reader, so the field shows the key's label.
                 Some(key) => label { "Key" select name="key" {
                     option value=(key.id) selected { (label_of(key)) } option value="" { "All" }
                 } },

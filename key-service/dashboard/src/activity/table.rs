@@ -98,7 +98,7 @@ fn title(entry: &JournalEntry) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// Lists the kinds of tokens other than prompt and output that are above zero.
+/// Lists the kinds of tokens that were used, except prompt and output.
 fn parts(usage: Usage) -> impl Iterator<Item = (u64, &'static str)> {
     let UsageDetails { cache_write, cache_write_long, audio_input, images, reasoning, audio_output } =
         usage.details;

@@ -8,7 +8,8 @@ use domain::key::KeyPatch;
 use key_service_page::{entry::Fault, failure::Failure, form::Fields, show::count};
 use key_service_settings::limits::{self, RaiseTerms};
 
-/// How much a limit is raised: percents of its normal amount, each with its name on the page. The first is the default.
+/// The raised amounts to choose from, in percent of a limit's normal amount, each with its name on the page. The first
+/// is the default.
 pub(super) const RAISES: [(u32, &str); 3] =
     [(200, "twice as much"), (150, "half as much again"), (400, "four times as much")];
 
@@ -85,7 +86,7 @@ pub(super) struct Counts {
     pub(super) revoked: usize,
     /// Keys that lack the limit to raise.
     pub(super) without_limit: usize,
-    /// Keys with the limit at the maximum, or raised further by someone else.
+    /// Keys whose limit is already at the maximum, or was raised further by someone else.
     pub(super) as_high: usize,
     /// Keys that someone deleted or moved out of the member's reach in the meantime.
     pub(super) gone: usize,

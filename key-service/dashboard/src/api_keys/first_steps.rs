@@ -40,8 +40,8 @@ pub(crate) fn commands(base: &str, key: &SecretString, model: &str) -> Markup {
     }
 }
 
-/// Shows the same for a key whose plaintext is no longer known. Commands read it from an environment variable. `models`
-/// are the models to choose from, for the page at this address.
+/// Like [`commands`], but for a key whose plaintext is no longer known. The commands read the plaintext from an
+/// environment variable. The page at this address offers `models` to choose from.
 pub(crate) fn commands_of_known_key(
     base: &str,
     models: &[String],
@@ -82,7 +82,7 @@ fn chosen<'a>(models: &'a [String], query: &Fields) -> &'a str {
     asked.or(models.first()).map_or("", String::as_str)
 }
 
-/// Lists the chat models that all lists allow. Without any, it is the first model of the catalogue.
+/// Lists the chat models that all lists allow. If there is no such model, lists the first model of the catalogue.
 pub(crate) fn models(catalog: &Catalog, lists: &[&Vec<String>]) -> Vec<String> {
     let chats = catalog.models.iter().filter(|model| model.serves.chat);
     let allowed = chats.filter(|model| lists.iter().all(|list| list.contains(&model.id)));

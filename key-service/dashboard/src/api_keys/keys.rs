@@ -123,7 +123,8 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Gro
     };
     let others = groups.iter().filter(|other| group.is_none_or(|group| group.id != other.id));
     html! {
-        // A POST, so that a pasted plaintext does not end up in an address. Other texts are redirected into one.
+        // The form is a POST, so that a pasted plaintext does not end up in an address. For any other text, the handler
+        // redirects to an address with the filters.
         form.filters method="post" action=(SEARCH) role="search" {
             (hidden(viewer))
             label { "Search" input type="search" name="q" value=(query.get("q")) placeholder="Label, hint, id or key" autocomplete="off"; }
@@ -145,7 +146,8 @@ fn filters(viewer: &Viewer, query: &Fields, groups: &[Group], group: Option<&Gro
     }
 }
 
-/// Lists the orders for a member. A lead cannot order by spend, since that index covers the whole account.
+/// Lists the sort orders that a member can choose. A lead cannot sort by spend, because that index covers the whole
+/// account.
 fn orders(viewer: &Viewer) -> impl Iterator<Item = (KeyOrder, &'static str, &'static str)> {
     let has_all = viewer.reach().group.is_none();
     ORDERS.into_iter().filter(move |(order, _, _)| has_all || *order != KeyOrder::MostSpent)
@@ -156,7 +158,8 @@ fn orders(viewer: &Viewer) -> impl Iterator<Item = (KeyOrder, &'static str, &'st
 pub(crate) struct KeyColumns<'a> {
     /// Name of a range of days, and what each key was charged in it.
     pub(crate) charged: Option<(&'a str, &'a HashMap<KeyId, NanoUsd>)>,
-    /// Query of the list of keys. Its table has a column for groups, and headings that sort.
+    /// Query of the list of keys; `None` for other tables. Only the list's table has a column for groups, and headings
+    /// that sort.
     pub(crate) list: Option<&'a Fields>,
 }
 
@@ -182,7 +185,8 @@ impl<'a> KeyColumns<'a> {
     }
 }
 
-/// Renders a table of keys. Members who may change keys can select rows. `reached` contains the limits of the keys.
+/// Renders a table of keys. Members who may change keys can select rows. `reached` contains the reached limits of the
+/// keys.
 pub(crate) fn table(
     viewer: &Viewer,
     keys: &[ApiKey],

@@ -1,5 +1,5 @@
-//! Bulk actions on API keys: select them in a list, or all that match its filters, confirm, and then revoke, disable,
-//! enable or move them, raise a limit, or change their expiry.
+//! Bulk actions on API keys. A member selects keys in a list, or all keys that match the list's filters, and confirms.
+//! The action then revokes, disables, enables or moves the keys, raises a limit, or changes their expiry.
 
 use std::fmt::Display;
 
@@ -44,10 +44,10 @@ pub(crate) const FORM: &str = "many";
 
 /// Maximum number of keys that an action on all matches changes. Each change is a commit and an event.
 const MOST_KEYS: usize = 1_000;
-/// Number of keys read at a time, and how often, to find all matches.
+/// Number of keys to read at a time, and maximum number of reads, to find all matches.
 const READ_AT_ONCE: usize = 500;
 const READS: usize = 40;
-/// Number of keys that the confirmation of an action on all matches names.
+/// Maximum number of keys that the confirmation page lists for an action on all matches.
 const NAMED: usize = 50;
 
 /// The list that a table of keys is a page of.
@@ -279,7 +279,7 @@ pub(crate) async fn apply(
     }
     let mut counts = Counts::default();
     for id in chosen.keys.iter().map(|key| key.id) {
-        // Others may have changed the key while this changed the keys before it.
+        // Others may have changed the key while this loop changed earlier keys.
         let Some(key) = app.management.keys_by_id(viewer.reach(), vec![id]).await?.remove(&id) else {
             counts.gone += 1;
             continue;

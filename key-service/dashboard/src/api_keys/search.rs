@@ -24,7 +24,7 @@ use key_service_store::store::StoreError;
 /// Path of the form that searches.
 pub(crate) const SEARCH: &str = "/dashboard/keys/search";
 
-/// Sort orders of the list, with their names in the address and on the page. There is none by label, since the store
+/// Sort orders of the list, with their names in the address and on the page. No order is by label, because the store
 /// has no such index.
 pub(crate) const ORDERS: [(KeyOrder, &str, &str); 4] = [
     (KeyOrder::Newest, "", "Newest first"),
@@ -51,7 +51,7 @@ pub(crate) fn search_of(query: &Fields, limit: usize) -> Result<KeySearch, Failu
 }
 
 /// Redirects a plaintext to its key, and anything else to the list with the filters in its address. A text that no
-/// label contains stays out of the address, since it may be a secret.
+/// label contains stays out of the address, because it may be a secret.
 pub(crate) async fn search(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();
@@ -77,7 +77,8 @@ async fn is_in_no_label(app: &App, viewer: &Viewer, text: &str) -> Result<bool, 
 /// Answer to a plaintext that leads to no key.
 const UNKNOWN: &str = "No key of this account has, or had, that plaintext.";
 
-/// Redirects a plaintext to its key. A text that only looks like a secret is answered too; `None` for any other text.
+/// Redirects a plaintext to its key, and a text that only looks like a secret to the list of keys with a notice.
+/// Returns `None` for any other text.
 pub(crate) async fn of_plaintext(
     app: &App,
     viewer: &Viewer,
@@ -90,7 +91,7 @@ pub(crate) async fn of_plaintext(
         Some(Principal::ManagementKey(_, id)) => {
             Some(notice::done(viewer, &format!("{MANAGEMENT_KEYS}/{id}/revoke"), said))
         }
-        // An operator key belongs to no account.
+        // An operator key belongs to no account, so there is no page to show.
         Some(Principal::OperatorKey(..)) => Some(notice::done(viewer, KEYS, UNKNOWN)),
         None if is_secret(text) => Some(notice::done(viewer, KEYS, UNKNOWN)),
         None => None,

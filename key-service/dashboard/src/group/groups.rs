@@ -134,7 +134,7 @@ enum Place {
     Sibling,
 }
 
-/// What rows show of listed groups.
+/// What the rows of a list of groups show, in addition to the groups themselves.
 #[derive(Clone, Copy)]
 struct Listed<'a> {
     reached: &'a ReachedLimits,

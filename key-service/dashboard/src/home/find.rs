@@ -33,7 +33,7 @@ const MATCHES: usize = 10;
 const DEPOSITS: usize = 1_000;
 
 /// Redirects a plaintext to its key and an id to its page, and searches names for any other text. The text goes into an
-/// address only if several names contain it. A text that matches nothing may be a secret.
+/// address only if several names contain it, because a text that matches nothing may be a secret.
 pub(crate) async fn find(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     viewer.may(Effect::Read, Subject::Keys)?;
     let text = form.get("q").trim();
@@ -81,7 +81,7 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
 }
 
 /// Returns the address of the list of requests, filtered to this one. The range begins with the day of its id, allowing
-/// for a clock ahead of ours, and ends with the next day, since a request is billed when it ends.
+/// for a clock ahead of ours, and ends with the next day, because a request is billed when it ends.
 fn address_of(request: RequestId, zone: &Zone) -> String {
     let (first, last) = (request.created_at().minus(MOST_LEAD), request.created_at());
     format!("{ACTIVITY}?request={request}&from={}&to={}", zone.day_of(first), zone.day_of(last).plus(1))
@@ -113,7 +113,7 @@ fn nothing_entered(viewer: &Viewer) -> Response {
 /// Kind, address and displayed name of a match.
 type Match = (&'static str, String, Markup);
 
-/// Finds models whose id or alias contains a text. Their requests are listed.
+/// Finds models whose id or alias contains a text. Each match links to the model's requests.
 fn models(app: &App, text: &str) -> Vec<Match> {
     let catalog = app.catalog.get();
     let text = text.to_lowercase();

@@ -86,7 +86,7 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Overview, "Overview", &content))
 }
 
-/// Hides the alarms that the page showed from the member for a week, or until their counts rise.
+/// Mutes the alarms that the page showed, for this member. Each stays hidden for a week, or until its count rises.
 pub(crate) async fn mute(State(app): State<App>, Act { viewer, form }: Act) -> Result<Response, Failure> {
     let shown = AlarmCounts::parse(form.get("alarms")).unwrap_or_default();
     let SignedIn { account, member, .. } = &viewer.signed_in;

@@ -29,7 +29,7 @@ pub(crate) const UNMUTE: &str = "/dashboard/alarms/unmute";
 /// Number of keys listed under each heading. The heading counts all that were found.
 const NAMED: usize = 5;
 
-/// Maximum number of keys and webhooks with which the strip is open.
+/// Maximum number of keys and webhooks for which the strip is shown expanded.
 const FEW: u64 = 6;
 
 /// What the account's alarms show in addition to its keys.
@@ -40,7 +40,7 @@ pub(crate) struct AccountAlarms {
     pub(crate) muted: Option<MutedAlarms>,
 }
 
-/// Shows a line of alarms that opens, or nothing if all is well.
+/// Shows an expandable line of alarms, or nothing if all is well.
 pub(crate) fn strip(
     viewer: &Viewer,
     trouble: &Trouble,
@@ -96,7 +96,7 @@ fn counts(trouble: &Trouble, of_account: Option<&AccountAlarms>) -> AlarmCounts 
     ])
 }
 
-/// Returns whether requests still go through.
+/// Returns whether requests still go through despite this alarm.
 const fn is_mild(alarm: Alarm) -> bool {
     match alarm {
         Alarm::OutOfBudget | Alarm::StillCalled | Alarm::WebhookOff => false,

@@ -89,7 +89,7 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Margin, "Margin", &content))
 }
 
-/// Upstream costs are not counted by the hour, so the days of margins are those of UTC.
+/// Returns the current day in UTC. Margins use days in UTC, because upstream costs are not counted by the hour.
 fn in_utc(app: &App) -> Today {
     Zone::utc().today(app.management.now())
 }

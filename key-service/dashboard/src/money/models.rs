@@ -26,7 +26,7 @@ use key_service_page::{
 use key_service_settings::words::list_of;
 use key_service_store::store::Found;
 
-/// Number of newest active keys that are examined to show how many may call a model. It bounds the work in a large
+/// Number of newest active keys that are examined to show how many may call a model. This limits the work in a large
 /// account.
 const COUNTED_KEYS: usize = 100;
 

@@ -92,7 +92,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
     }
 }
 
-/// Renders the choice among all time zones. It goes to the form of the personal menu.
+/// Renders a form to choose a time zone. It is sent to the same path as the form in the personal menu.
 fn zones(viewer: &Viewer) -> Markup {
     let chosen = viewer.browser.zone();
     html! {
@@ -181,7 +181,8 @@ fn system(agent: &str) -> Option<&'static str> {
     known.into_iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| name)
 }
 
-/// Finds the browser in a user agent. The order matters: each browser's user agent also names those after it.
+/// Finds the browser in a user agent. The order matters: the user agent of each browser in this list also names the
+/// browsers after it.
 fn program(agent: &str) -> &str {
     let known = ["Firefox", "Edg", "OPR", "Chrome", "Safari", "curl"];
     known.into_iter().find(|name| agent.contains(name)).map_or("Another client", |name| match name {

@@ -2,7 +2,8 @@
 //! is asserted.
 //!
 //! `cargo test --release --workspace --lib -- --ignored --nocapture pages_of_a_large_account` prints a table.
-//! `MEASURE_ONLY` limits it to addresses that contain this text. `MEASURE_ZONE` sets the reader's time zone.
+//! `MEASURE_ONLY` limits the table to addresses that contain the variable's text. `MEASURE_ZONE` sets the reader's time
+//! zone.
 
 mod account;
 

@@ -1,4 +1,4 @@
-//! Messages as incoming webhooks of Slack and Microsoft Teams take them.
+//! Messages in the formats that incoming webhooks of Slack and Microsoft Teams accept.
 
 use serde_json::{Value, json};
 
@@ -18,8 +18,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Writes a message for Teams, as an adaptive card. Its texts are runs, which know no Markdown, so that a label cannot
-/// disguise a link.
+/// Writes a message for Teams, as an adaptive card. The card's texts are text runs. They do not support Markdown, so a
+/// label cannot disguise a link.
 pub(super) fn teams(message: &AlertMessage) -> String {
     let run = |text: &str, is_bold: bool| {
         let weight = if is_bold { "Bolder" } else { "Default" };

@@ -91,7 +91,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Finds the jumps of at least `threshold` times the usual amount. A key that hardly spent anything before has no
-    /// usual amount, and counts whatever the threshold is.
+    /// usual amount, so its jump counts whatever the threshold is.
     async fn jumps(
         &self,
         alert: &Alert,

@@ -23,8 +23,8 @@ use crate::{
 };
 use domain::webhook::ReceiverAnswer;
 
-/// Pause after an attempt without an answer. Attempts that hang would soon take every slot, also those for other
-/// channels and for webhooks.
+/// Pause after an attempt without an answer. Without the pause, attempts that hang would soon take every slot, and
+/// other channels and webhooks would get none.
 const SILENCE: Duration = Duration::from_secs(30);
 const NO_ANSWER: &str = "no answer in time";
 const LEFT_ALONE: &str = "not tried, because the mail server did not answer a moment ago";
@@ -78,8 +78,8 @@ impl Mailer {
         answer.map_or_else(none, |code| ReceiverAnswer::Status(code.into()))
     }
 
-    /// Returns whether to make an attempt now. After a pause, one attempt finds out whether the server answers again,
-    /// and others wait for it.
+    /// Returns whether to make an attempt now. After a pause, one attempt finds out whether the server answers again.
+    /// Until then, no other attempt is made.
     fn may_try(&self) -> bool {
         let mut silent_until = self.silent_until.lock();
         let Some(until) = *silent_until else { return true };

@@ -1,4 +1,5 @@
-//! One exchange with a mail server. What it answers to a mail counts, even if it says nothing to what comes after.
+//! One exchange with a mail server. The server's answer to the mail counts, even if the server does not answer the
+//! commands after it.
 
 use std::time::Duration;
 

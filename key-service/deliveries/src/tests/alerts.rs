@@ -26,7 +26,7 @@ use key_service_store::store::{Ledger as _, suite};
 
 const USD: i64 = 1_000_000_000;
 const PUBLIC_URL: &str = "https://models.example.com/";
-/// Number of the set that has the queues.
+/// Number of the set that contains the queues of deliveries.
 const QUEUES: u8 = 13;
 
 /// An account whose alerts are considered.
@@ -81,8 +81,8 @@ impl Desk {
         assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     }
 
-    /// Sets a limit below what the key has spent, and removes it again. That makes an event for each threshold, if the
-    /// amount is new.
+    /// Sets a limit below what the key has spent, and removes it again. If no limit had this amount before, this causes
+    /// an event for each threshold.
     async fn exceed(&self, key: KeyId, nanos: i64) {
         for limit in [Some(NanoUsd::from_nanos(nanos)), None] {
             let bounds = BoundsPatch { limit: Some(limit), ..BoundsPatch::default() };
@@ -141,7 +141,7 @@ async fn ten_thousand_events_make_one_message_a_rule_and_subject() {
         desk.alert(rule, Channel::Slack, &receiver.url()).await;
     }
     let begin = desk.office.management.last_event(desk.account).await.unwrap();
-    // Each round makes two changes, three shares of the limit and a limit that is reached.
+    // Each round causes six events: two changes of the key, three thresholds, and a reached limit.
     for round in 0..1_700 {
         desk.exceed(one, USD / 2 - round).await;
         if round % 50 == 49 {
@@ -224,7 +224,7 @@ async fn slack_and_teams_get_what_happened_and_what_to_do_in_their_form() {
         serde_json::json!({"type": "Action.OpenUrl", "title": "Open the page", "url": page})
     );
     for part in card["body"].as_array().unwrap() {
-        // Runs of a rich text block know no Markdown.
+        // Text runs in a rich text block do not support Markdown.
         assert_eq!(
             (&part["type"], &part["inlines"][0]["type"]),
             (&"RichTextBlock".into(), &"TextRun".into())

@@ -111,7 +111,7 @@ async fn every_event_reaches_a_receiver_that_fails_half_of_the_time() {
     let written = desk.office.store.events_after(desk.account, 0, 100).await.unwrap().events;
     let expected: BTreeMap<_, _> =
         written.iter().map(|event| (event.event.id.to_string(), event.event.to_json())).collect();
-    // The account and its management key are older than the webhook.
+    // The events that created the account and its management key are older than the webhook, so they are not sent.
     let before = written.iter().filter(|event| event.event.kind.as_str() != "key.created").count();
     let mut arrived = BTreeSet::new();
     for _ in 0..100 {

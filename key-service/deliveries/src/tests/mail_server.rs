@@ -18,11 +18,11 @@ use tokio::{
 #[derive(Clone, Copy)]
 pub(super) enum Mood {
     Accepts,
-    /// It says nothing.
+    /// It never sends anything.
     Hangs,
-    /// It accepts mails, and says nothing to a goodbye.
+    /// It accepts mails, but does not answer `QUIT`.
     NeverEnds,
-    /// It answers the recipient with this status.
+    /// It refuses the recipient with this status.
     Refuses(u16),
 }
 

@@ -30,7 +30,7 @@ use key_service_management::{
 };
 use key_service_objects::payment_object;
 
-/// A payment or a refund, as a body asks for it. `B` names the members that the body may have.
+/// A payment or a refund that a request's body asks for. `B` lists the members that the body may have.
 pub(crate) struct MoneyDraft<B> {
     payment_id: Option<PaymentId>,
     pub(crate) amount: NanoUsd,
@@ -77,7 +77,7 @@ fn keep<T>(place: &mut T, value: Option<T>) -> bool {
     value.map(|value| *place = value).is_some()
 }
 
-/// Keeps the id of a payment, or null for none.
+/// Stores the id of a payment in `place`. Returns `false` if the value is neither an id nor null.
 fn keep_id(place: &mut Option<PaymentId>, value: Value) -> bool {
     match value {
         Value::Text(text) => {
@@ -96,7 +96,7 @@ impl<B> MoneyDraft<B> {
 
     pub(crate) fn refund(self, from: PaidTo) -> Result<NewRefund, ApiError> {
         let Self { payment_id, amount, note, of, partial, .. } = self;
-        // The id is required, so the body has been refused without it.
+        // The id is required, so a body without it has already been refused.
         let payment_id = payment_id.ok_or_else(ApiError::internal)?;
         Ok(NewRefund { payment_id, amount, from, partial, of, note })
     }
@@ -108,7 +108,7 @@ pub(crate) fn answer(paid: Result<Paid, Error<PaymentRefused>>) -> Result<Respon
     Ok((status, ok(&payment_object(&deposit))).into_response())
 }
 
-/// Answers a request about the group in the path. The group is no member of its body.
+/// Answers a request about the group in the path. The body has no member for the group, so an error must not name one.
 fn answer_of_group(paid: Result<Paid, Error<PaymentRefused>>) -> Result<Response, ApiError> {
     answer(paid).map_err(|error| match error.param.as_deref() {
         Some("group_id") => ApiError { param: None, ..error },
@@ -116,7 +116,7 @@ fn answer_of_group(paid: Result<Paid, Error<PaymentRefused>>) -> Result<Response
     })
 }
 
-/// Pays into the group in the path, out of the credit that the account has.
+/// Pays into the wallet of the group in the path, out of the account's credit.
 pub(crate) async fn pay_group(
     State(api): State<Api>,
     Caller(caller): Caller,

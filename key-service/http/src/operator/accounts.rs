@@ -47,7 +47,7 @@ pub(crate) async fn list(
     listing::respond(api, operators(), query).await
 }
 
-/// Creates an account, or answers 200 with the one that has the external id.
+/// Creates an account, or answers 200 with the existing account that has this external id.
 pub(crate) async fn create(
     State(api): State<Api>,
     caller: OperatorCaller,
@@ -65,7 +65,7 @@ pub(crate) async fn fetch(
     OfAccount { account, .. }: OfAccount,
 ) -> Result<Response, ApiError> {
     let money = api.management.money(account.id).await.map_err(read_error)?;
-    // The totals are of one moment, so the account's money is as of the same.
+    // The totals were read at one moment, so credit and held money must be from that moment too.
     let mut account_now = account_object(&account);
     (account_now.credit, account_now.held) = (money.credit, money.held);
     Ok(ok(&AccountTotals {

@@ -110,7 +110,7 @@ pub(crate) async fn fetch(
     Ok(ok(&key.map_err(refused)?.shown(api.clock.now())))
 }
 
-/// Revokes a key of this account. The key of another account is unknown here.
+/// Revokes a key of this account. A key of another account is reported as unknown.
 pub(crate) async fn revoke(
     State(api): State<Api>,
     OfAccount { account, governor, .. }: OfAccount,

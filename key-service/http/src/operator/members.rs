@@ -105,7 +105,7 @@ pub(crate) async fn invite(
     })
 }
 
-/// Removes a member. A repetition is answered like an unknown member.
+/// Removes a member. Removing a member again is answered like an unknown member.
 pub(crate) async fn remove(
     State(api): State<Api>,
     OfAccount { account, governor, .. }: OfAccount,
@@ -147,7 +147,7 @@ fn refused(error: Error<MemberRefused>) -> ApiError {
         MemberRefused::NoSuchGroup => unknown_group("group_id"),
         MemberRefused::LastOwner => ApiError::new(Code::LastOwner, says(reason)),
         MemberRefused::Reused => ApiError::new(Code::IdempotencyKeyReuse, says(reason)),
-        // These concern people who sign in.
+        // These concern people who sign in, not the callers of this API.
         MemberRefused::AccountClosed
         | MemberRefused::SeveralGroups
         | MemberRefused::BadPassword
@@ -176,7 +176,7 @@ impl FromRequestParts<Api> for PublicAddress {
         if let Some(configured) = &api.public_url {
             return Ok(Self(configured.to_string()));
         }
-        // A gateway's own connection may use TLS where its client's does not.
+        // The connection from a gateway may use TLS even if the client's connection to the gateway does not.
         let is_direct = !parts.headers.contains_key(X_FORWARDED_PROTO);
         let mut base = base(&parts.headers, is_direct && parts.extensions.get::<OverTls>().is_some());
         if base.host.is_empty() {

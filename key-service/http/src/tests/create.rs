@@ -118,7 +118,7 @@ async fn a_store_that_is_nearly_full_takes_no_new_keys_and_goes_on_with_those_it
     desk.once(KEYS, "once", "{}").await.is_error(503, "store_full", None);
     assert_eq!(desk.everything().await, before);
     desk.patch(&id, r#"{"label":"a longer one"}"#).await.is_error(503, "store_full", None);
-    // Limits may still be lowered.
+    // Even a full store accepts a lower limit.
     assert_eq!(desk.patch(&id, r#"{"limit":5,"requests_per_minute":9}"#).await.status, 200);
     assert_eq!(desk.patch(&id, r#"{"limit":4}"#).await.status, 200);
     assert_eq!(desk.patch(&id, r#"{"label":"","limit":4}"#).await.status, 200, "nothing changes");

@@ -18,7 +18,7 @@ struct Sample {
     full: Map<String, Value>,
 }
 
-/// Returns a value for a setting.
+/// Returns a valid value for a setting. `blank` is the value that a new object has.
 fn value(kind: Kind, group: &str, blank: &Value) -> Value {
     match kind {
         Kind::Line { .. } => json!("a"),
@@ -54,7 +54,7 @@ async fn sample<O: Object>(desk: &Desk) -> Sample {
     let blank = desk.call(Method::POST, O::NOUN.row().path, least.to_string()).await.json;
     let of = |row: &Field| {
         let value = match row.name {
-            // The first channel has no address, and an alert is about an object of the account.
+            // The sample alert uses the first channel, which has no address, and is about the group.
             "to" => json!(""),
             "about" => json!(id_in(&group)),
             _ => value(row.kind, &id_in(&group), &blank[row.name]),

@@ -19,7 +19,7 @@ impl Desk {
         made.expose_secret().to_owned()
     }
 
-    /// The desk of an operator key with these scopes.
+    /// Returns a desk whose credential is an operator key with these scopes.
     async fn operator(&self, scopes: &[OperatorScope]) -> Self {
         let credential = self.operator_key(with_scopes(scopes)).await;
         Self { credential, ..Self::of(self) }
@@ -29,7 +29,7 @@ impl Desk {
         Self { credential: credential.to_owned(), ..Self::of(self) }
     }
 
-    /// A request from this address, as a gateway states it.
+    /// Sends a request that a gateway passes on from a client at this address.
     async fn from(&self, address: &str, path: &str) -> Answer {
         let request = self.request(Method::GET, path).header("x-internal-token", "token");
         self.send(request.header("x-forwarded-for", address).body(Body::empty()).unwrap()).await
@@ -105,7 +105,7 @@ async fn a_key_with_networks_works_from_them_alone_and_nobody_can_claim_an_addre
     operator.send(claimed.body(Body::empty()).unwrap()).await.is_error(403, refused, None);
 }
 
-/// Replaces the placeholders of a path by an account and objects of it.
+/// Replaces the placeholders in a path with the desk's account and this id.
 fn with_ids(desk: &Desk, path: &str, id: &str) -> String {
     path.replace("{account}", &desk.account.to_string()).replace("{id}", id)
 }

@@ -9,7 +9,7 @@ use super::*;
 use domain::event::Actor;
 use key_service_management::operator_keys::{DEFAULT_MAX_PAYMENT, OperatorKeySettings};
 
-/// A desk with an operator's key, and the path of its account.
+/// Returns a desk whose credential is an operator key, and the path of the desk's account.
 async fn operator_of(desk: &Desk) -> (Desk, String) {
     let settings = OperatorKeySettings {
         name: "billing".into(),

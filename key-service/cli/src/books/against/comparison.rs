@@ -151,8 +151,9 @@ struct EqualBills {
     requests: Vec<(Timestamp, usize)>,
 }
 
-/// Finds a bill for each request that names no generation, and no bill for two requests. Among the bills with equal
-/// tokens and a matching time, it takes the bill that ends first. Returns for each request whether a bill was found.
+/// Finds a bill for each request that names no generation. No two requests get the same bill. Among the bills with
+/// equal tokens and a matching time, a request gets the bill that ends first. Returns for each request whether a bill
+/// was found.
 fn match_by_time(
     served: &[Served],
     billed: &[Billed],

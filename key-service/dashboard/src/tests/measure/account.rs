@@ -36,7 +36,7 @@ const PARENTS: u64 = 10;
 const DAYS: u64 = 30;
 /// Number of generations billed in one batch, as with a few dozen requests at once.
 const TOGETHER: u64 = 8;
-/// Number of keys created and batches billed concurrently, so that stores can group commits.
+/// Number of keys that are created, or batches that are billed, concurrently, so that stores can group commits.
 const AT_ONCE: usize = 32;
 /// Number of management keys and of webhooks, far below their limits.
 const FEW: u64 = 10;
@@ -47,7 +47,7 @@ fn smaller() -> u64 {
     std::env::var("MEASURE_SMALLER").map_or(1, |by| by.parse().expect("it is a number"))
 }
 
-/// Returns the time of a generation. They are spread evenly, up to now.
+/// Returns the time of a generation. The generations are spread evenly over the days before `end`.
 fn time_of(n: u64, end: Timestamp) -> Timestamp {
     let all = DAYS * 24 * 3_600_000;
     end.minus(Duration::from_millis((*GENERATIONS - n) * (all / *GENERATIONS)))
@@ -78,7 +78,7 @@ pub(super) async fn fill(store: &Store, management: &Management, account: Accoun
     refuse(store, account, end).await;
 }
 
-/// Adds 1,000 refused calls of today for several reasons. The store keeps no more than that.
+/// Adds 1,000 calls that were refused today, for several reasons. The store keeps no more than 1,000 refused calls.
 async fn refuse(store: &Store, account: AccountId, end: Timestamp) {
     let reasons = ["key_limit_reached", "rate_limit_exceeded", "invalid_api_key"];
     let call = |n: usize| {

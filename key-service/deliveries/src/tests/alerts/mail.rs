@@ -60,7 +60,7 @@ async fn a_mail_server_that_hangs_refuses_or_is_away_is_tried_again_with_an_end(
         assert_eq!((attempts.len(), &attempts[0]), (4, &ReceiverAnswer::Status(250)), "{attempts:?}");
         assert_eq!((server.mails().len(), server.connections()), (1, 4));
     }
-    // A server that is away: nobody listens at its address.
+    // A server that is down: nothing listens at its address.
     let gone = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("smtp://{}", gone.local_addr().unwrap());
     drop(gone);

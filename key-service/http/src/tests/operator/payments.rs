@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// The desk of a key that pays and refunds.
+/// Returns a desk whose credential is an operator key that may pay and refund.
 async fn cashier(desk: &Desk) -> Desk {
     desk.operator(&[OperatorScope::Credit]).await
 }
 
-/// The id at the end of an object's path.
+/// Returns the id at the end of an object's path.
 fn id_in(path: &str) -> String {
     path.rsplit('/').next().unwrap().to_owned()
 }
