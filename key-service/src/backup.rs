@@ -20,7 +20,7 @@ use key_service_records::sqlite::{
     copy::{self, CopyError, LayoutVersion},
 };
 
-/// File in the backup folder.
+/// Name of the backup's file.
 const NAME: &str = "faregate.db";
 
 /// Copies the store's file while it is in use, audits the copy, and puts it in the place of the previous backup.
@@ -39,7 +39,7 @@ pub(crate) async fn backup(
     let proven = prove(&source, &draft, common, options, peppers, clock).await;
     copy::tidy(&draft);
     if proven.is_err() {
-        // If this fails, the file does not disturb a later backup, which uses another name.
+        // If this fails, the remaining file does not disturb a later backup, which uses another name.
         let _ = fs::remove_file(&draft);
     }
     let audited = proven?;
@@ -99,8 +99,8 @@ pub(crate) async fn restore(
     let draft = target.with_extension(format!("restoring-{}", std::process::id()));
     private_copy(&backup, &draft).with_context(|| format!("cannot write {}", draft.display()))?;
     if found == known {
-        // Programs that export entries and events must not take new entries and events for those that they have already
-        // read.
+        // Programs that export entries and events must not mistake new entries and events for those that they have
+        // already read.
         let prepared = begin_numbers_anew(&draft, &target, options, &clock).await;
         copy::tidy(&draft);
         if prepared.is_err() {

@@ -358,7 +358,7 @@ pub(crate) enum NoInstallation {
 #[error("{error}")]
 pub(crate) struct StoreNotOpened {
     error: ConfigError,
-    /// Whether the store may become available although nobody changes settings.
+    /// Whether the store may become available even if nobody changes settings.
     pub(crate) may_pass: bool,
 }
 

@@ -17,8 +17,8 @@ use key_service_credentials::{Credentials, PepperFault};
 use key_service_management::Management;
 use key_service_store::store::{Ledger as _, MissingServers, Store, StoreError};
 
-/// Pauses between attempts to open a store. They are so short that it is soon noticed when the store is back, and so
-/// long that they do not burden it.
+/// Pauses between attempts to open a store. They are short enough to notice soon that the store is back, and long
+/// enough not to burden the store.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(5));
 /// Pause between attempts to compare the peppers while a part of the store is missing.
 const PEPPERS_LATER: Duration = Duration::from_secs(5);

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use key_service_store::store::{Capacity, Ledger, MissingServers, Skew};
 
-/// From this difference between the clocks on, a line is logged.
+/// If the clocks differ by more than this, a line is logged.
 pub(crate) const NOTICEABLE: Duration = Duration::from_secs(1);
 /// If the clocks differ by more than this, keys would expire at the wrong time.
 pub(crate) const TOO_FAR: Duration = Duration::from_secs(10);

@@ -133,7 +133,7 @@ impl RunningKeyService {
         Ok(Some((process, Self { http, grpc, service, installation, starting, shutdown, tasks })))
     }
 
-    /// From now on, lets readiness depend on the store.
+    /// Makes readiness depend on the store from now on.
     pub fn started(&self) {
         self.starting.started(self.installation.readiness(self.shutdown.clone()));
     }

@@ -44,7 +44,7 @@ impl Management {
         let act = self.act(actor.clone());
         let id = AccountId::new(self.later_than_the_last(act.at), random_bytes(&*self.clock));
         let account = NewAccount { id, name: name.to_owned(), created_at: act.at.to_whole_seconds() };
-        // A first run creates its account without an operator.
+        // A first run creates its account without an operator, so no event is written.
         let told = matches!(actor, Actor::Operator { .. }).then_some(&act);
         if !self.store.create_account_by(account, told).await? {
             return Err(Error::Refused(AccountRefused::NameTaken));

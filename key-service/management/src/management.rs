@@ -55,7 +55,7 @@ pub struct Management {
     /// Records when management keys are used.
     pub(crate) last_uses: LastUses,
     pub(crate) recent_spend: RecentSpend,
-    /// Held while an account's owners are counted and one is changed.
+    /// Held while an account's owners are counted and one of them is changed or removed.
     pub(crate) owners: tokio::sync::Mutex<()>,
     /// Time of the latest id, in milliseconds.
     last_id: AtomicI64,
@@ -95,7 +95,7 @@ impl Management {
         if self.store.is_nearly_full().await? { Err(StoreError::Full) } else { Ok(()) }
     }
 
-    /// Like [`Self::check_room`], but also fails if the pepper is wrong, since no secret may be created with it.
+    /// Like [`Self::check_room`], but also fails if the pepper is wrong, because no secret may be created with it.
     pub(crate) async fn check_room_for_secret(&self) -> Result<(), StoreError> {
         self.credentials.must_fit(self.clock.now()).await?;
         self.check_room().await
@@ -138,7 +138,7 @@ impl Management {
         Timestamp::from_millis(next(last.unwrap_or_else(|last| last)))
     }
 
-    /// Replaces model aliases with ids, since the ledger knows no aliases.
+    /// Replaces model aliases with ids, because the ledger does not know aliases.
     pub(crate) fn name_by_id<'a>(&self, lists: impl IntoIterator<Item = &'a mut Vec<String>>) {
         let Some(catalog) = &self.catalog else { return };
         let catalog = catalog.get();

@@ -15,7 +15,7 @@ use crate::{
     upstreams::address,
 };
 
-/// Number of first rates that are always shown: prompt, cached prompt and output.
+/// Number of rates that are always shown. These are the first rates: prompt, cached prompt and output.
 const BASIC: usize = 3;
 
 pub(crate) async fn show(State(app): State<App>, operator: Operator) -> Response {
@@ -83,7 +83,8 @@ fn prices(model: &Model, upstream: &Upstream) -> Markup {
     }
 }
 
-/// Returns each tier's basic rates, and those other rates that differ from all rates before them.
+/// Returns each tier's basic rates, and each other rate that is not zero and differs from all rates of its tier that
+/// are already shown.
 fn shown(pairs: impl Iterator<Item = RatePair>) -> Vec<RatePair> {
     let mut shown: Vec<RatePair> = Vec::new();
     for pair in pairs {

@@ -20,9 +20,9 @@ use crate::{
 
 /// Clock difference in milliseconds that is worth a warning, the same as for readiness.
 const NOTICEABLE_SKEW: u64 = 1_000;
-/// Sweeper lag, in seconds, above which holds expire late. A lease is 30 seconds.
+/// Sweeper lag in seconds above which the page says that holds expire late. This is the default length of a lease.
 const NOTICEABLE_LAG: f64 = 30.0;
-/// Percentage above which a Redis with a memory limit accepts nothing new.
+/// Used percentage from which a Redis with a memory limit accepts no new accounts, keys or credit.
 const NEARLY_FULL: f64 = 80.0;
 
 pub(crate) async fn show(

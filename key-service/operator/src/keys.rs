@@ -1,5 +1,5 @@
-//! Operator keys: the list, creating one, rotating one, and revoking one. Making a key asks for a code of the second
-//! factor, so that a stolen session cannot make one.
+//! Operator keys: the list, creating one, rotating one, and revoking one. Creating or rotating a key requires a
+//! second-factor code, so that a stolen session cannot obtain a key.
 
 mod form;
 
@@ -35,7 +35,7 @@ use shared::{
 use crate::layout::{KEYS, Section, page};
 use form::{fault, form, read};
 
-/// Graces that the page offers, in seconds.
+/// Grace periods that the page offers, in seconds.
 const GRACES: [(u64, &str); 5] = [
     (0, "no longer"),
     (3_600, "for an hour"),
@@ -128,7 +128,7 @@ pub(crate) async fn create(
         Ok((name, plaintext)) => return Ok(shown(&operator, "Operator key created", &name, &plaintext)),
         Err(refused) => refused,
     };
-    // The code is used up or wrong, so it is asked for again.
+    // The code is used up or wrong, so the form asks for another code.
     let again = form.without(&["code"]);
     Ok((code, whole(&app, &operator, Entered::refused(&again, &fault)).await?).into_response())
 }

@@ -39,7 +39,7 @@ pub struct SessionStart {
 pub trait Area: Send + Sync + 'static {
     type Person: Person;
 
-    /// Name of the first page, as it stands after `Back to the`.
+    /// Name of the first page, as it appears after `Back to the`.
     const HOME_NAME: &'static str;
     /// Path of the form that uses up a sign-in link.
     const USES_LINK: &'static str;
@@ -61,7 +61,7 @@ pub trait Area: Send + Sync + 'static {
     /// Renders the first form of the sign-in again, after its answer was refused.
     fn asked(visit: &Token, entered: &Fields) -> Markup;
 
-    /// Finds out whom a link signs in, and renders this. The link is not used up.
+    /// Finds out whom a link signs in, and renders a text that says so. The link is not used up.
     fn opened(
         app: &App,
         link: &Token,

@@ -92,7 +92,7 @@ fn offered<A: Area>(
     Ok(A::page(person, "Second factor", &content))
 }
 
-/// Turns on the second factor, and shows the recovery codes this one time.
+/// Turns on the second factor, and shows the recovery codes, which are never shown again.
 pub async fn enable<A: Area>(
     State(app): State<App>,
     ActOf { viewer, form }: ActOf<A::Person>,

@@ -13,7 +13,7 @@ use key_service_page::{
     zone::{Today, Zone},
 };
 
-/// How many days before a day its day of comparison in the previous year is.
+/// Number of days between a day and its day of comparison in the previous year.
 const YEAR: i64 = 365;
 
 /// How a range was chosen.

@@ -22,7 +22,7 @@ use key_service_page::{
 /// Length of a bar in SVG units.
 const LENGTH: i64 = 1_000;
 
-/// With two decimals, amounts smaller than this would look like zero.
+/// One cent. Amounts smaller than this would look like zero with two decimals.
 const CENT: NanoUsd = NanoUsd::from_nanos(10_000_000);
 
 struct BudgetLimits<'a> {

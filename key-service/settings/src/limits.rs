@@ -150,7 +150,7 @@ pub fn without_raises(form: &Fields) -> Fields {
 pub struct RaiseTerms {
     /// Selects the limit: its reset, or [`NEVER`] for the limit that is never reset.
     pub resets: &'static str,
-    /// The new limit, in percent of the normal limit, without a raise that applies now.
+    /// The new limit, in percent of the normal limit. A raise that applies now does not change the normal limit.
     pub percent: u32,
     pub until: Timestamp,
 }

@@ -93,7 +93,7 @@ pub fn read_edit<P: Patch>(form: &Fields, present: &Fields) -> Result<Edit<P>, F
     let (shown, changed) = changed::<P::Field>(form);
     let (mut edit, limits) = (Edit { patch: P::default(), overtaken: Vec::new() }, limits::read(&changed)?);
     let known = [&shown, present].map(|texts| (texts, limits::read(texts).unwrap_or_default()));
-    // To set a limit ends its raise, so an unchanged raise has to be set again.
+    // A raise ends when its limit is set, so an unchanged raise has to be set again.
     let is_limit_changed = known[0].1.lifetime != limits.lifetime;
     for (field, row, _) in inputs::<P::Field>(false) {
         let wanted = value(&row, &changed, &limits).map_err(|says| Fault::of(row.name, says))?;
@@ -127,7 +127,8 @@ pub fn raise<P: Patch>(present: &Fields, terms: &RaiseTerms) -> Result<P, Unrais
     let RaiseTerms { resets, percent, until } = *terms;
     let (form, field) = limits::raised(present, resets, percent, until, false).ok_or(Unraised::NoLimit)?;
     form.filled(field).ok_or(Unraised::AsHigh)?;
-    // Without the other settings: a form's choice of models has another field, which the present settings lack.
+    // Only the limits are sent. Otherwise, the choice of models would look changed, because forms have a field for it
+    // that the present settings lack.
     let limits = Fields::of(limits::names().map(|name| (name, form.get(name).to_owned())));
     let edit = read_edit(&limits.with(SHOWN, present.query()), present).map_err(Unraised::Refused)?;
     Ok(edit.patch)

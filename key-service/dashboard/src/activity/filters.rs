@@ -77,8 +77,8 @@ pub(super) fn search(query: &Fields, zone: &Zone) -> Result<RequestSearch, Failu
     Ok(RequestSearch { billed, refused })
 }
 
-/// Returns the first instant of an hour of a day. On a day on which summer time begins or ends, this is not the number of
-/// hours after the day's first instant. Hour 24 is the next day.
+/// Returns the first instant of an hour of a day. On a day on which summer time begins or ends, this is not simply that
+/// number of hours after the day's first instant. Hour 24 is the next day.
 fn begins(zone: &Zone, day: Day, hour: u8) -> Timestamp {
     let clock = (hour < HOURS).then(|| zone.instant(&format!("{day}T{hour:02}:00"))).flatten();
     clock.unwrap_or_else(|| zone.begins(day.plus((hour / HOURS).into())))

@@ -1,5 +1,5 @@
-//! Payments and refunds over HTTP. Each takes effect once for its id: 201 the first time, and 200 with the same body from
-//! then on.
+//! Payments and refunds over HTTP. Each takes effect once for its id. It is answered with 201 the first time, and with
+//! 200 and the same body from then on.
 
 use std::marker::PhantomData;
 

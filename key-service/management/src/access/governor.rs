@@ -44,7 +44,8 @@ impl Governor {
 }
 
 impl Management {
-    /// Authenticates a management key, and finds its account and whether that is suspended. Records the use of the key.
+    /// Authenticates a management key and records its use. Also returns the key's account, and the account's standing
+    /// if an operator has recorded one.
     pub async fn authenticate(
         &self,
         presented: &str,
@@ -62,8 +63,8 @@ impl Management {
         }
     }
 
-    /// Checks whether the request may affect this key. Another request may still move the key to another group right
-    /// after.
+    /// Checks whether the request may affect this key. Right after the check, another request may still move the key to
+    /// another group.
     pub async fn judge_key(&self, governor: &Governor, id: KeyId) -> Result<(), Error<Forbidden>> {
         let group = match governor.access.group {
             Some(_) => self.store.key(governor.account, id).await?.and_then(|key| key.spend.group),

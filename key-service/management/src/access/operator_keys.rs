@@ -1,4 +1,5 @@
-//! Use-cases of operator keys: create, list, rotate, revoke, and authenticate a request. No key makes an operator key.
+//! Use-cases of operator keys: create, list, rotate, revoke, and authenticate a request. No key of any kind may create
+//! an operator key.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -24,14 +25,14 @@ use key_service_store::store::{
     Error, NewOperatorKey, OperatorKey, OperatorKeyMade, OperatorRotation, StoreError, operators,
 };
 
-/// Most operator keys, including revoked ones.
+/// Maximum number of operator keys, including revoked keys.
 const MAX_OPERATOR_KEYS: u64 = 100;
-/// Most networks of an operator key.
+/// Maximum number of networks that an operator key may work from.
 pub const MAX_NETWORKS: usize = 16;
-/// Largest payment of a key, unless its maker chose another one.
+/// Largest payment that a key may make, unless another maximum was chosen when the key was created.
 pub const DEFAULT_MAX_PAYMENT: NanoUsd = NanoUsd::from_usd(1_000);
 
-/// Reason why an operator key was not made or found.
+/// Reason why an operator key was not created or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperatorKeyRefused {
     /// No operator key has this id.
@@ -82,7 +83,7 @@ pub struct OperatorKeySettings {
 }
 
 impl OperatorKeySettings {
-    /// Checks the settings. Scopes come in order, each once.
+    /// Checks the settings, sorts the scopes, and removes repeated scopes.
     fn rights(&self) -> Result<OperatorRights, OperatorKeyRefused> {
         let mut scopes = self.scopes.clone();
         scopes.sort_unstable();
@@ -142,8 +143,8 @@ impl Management {
         Ok(plaintext)
     }
 
-    /// Creates a key with the name and the rights of another one, which works for `grace` more. The new key gets the
-    /// lifetime that the other one was created with.
+    /// Creates a key with the name and the rights of the key `id`, which keeps working for `grace`. The new key gets
+    /// the same lifetime that the key `id` got when it was created.
     pub async fn rotate_operator_key(
         &self,
         id: OperatorKeyId,
@@ -201,13 +202,13 @@ impl Management {
         self.store.operator_key(id).await?.ok_or(Error::Refused(OperatorKeyRefused::NotFound))
     }
 
-    /// Revokes an operator key; a repetition changes nothing.
+    /// Revokes an operator key; revoking it again changes nothing.
     pub async fn revoke_operator_key(
         &self,
         id: OperatorKeyId,
         actor: Actor,
     ) -> Result<OperatorKey, Error<OperatorKeyRefused>> {
-        // Without the operators' account there is no key, and nothing to change.
+        // If the operators' account does not exist yet, there is no key, and the account must not be changed.
         self.find_operator_key(id).await?;
         let revoked = self.store.revoke_operator_key(id, &self.act(actor)).await?;
         revoked.ok_or(Error::Refused(OperatorKeyRefused::NotFound))

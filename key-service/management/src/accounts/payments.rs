@@ -44,7 +44,7 @@ pub struct NewRefund {
     pub payment_id: PaymentId,
     pub amount: NanoUsd,
     pub from: PaidTo,
-    /// Whether to take what there is if less than the amount is neither used nor held.
+    /// Whether to take everything that is neither used nor held if that is less than the amount.
     pub partial: bool,
     /// The payment that is refunded, which must exist.
     pub of: Option<PaymentId>,
@@ -52,16 +52,16 @@ pub struct NewRefund {
     pub note: String,
 }
 
-/// A payment or refund that took effect, now or before.
+/// A payment or refund that took effect, either with this request or earlier.
 #[derive(Clone, Debug)]
 pub struct Paid {
     pub deposit: Deposit,
-    /// Whether it took effect now.
+    /// Whether it took effect with this request.
     pub is_new: bool,
 }
 
 impl Paid {
-    /// Returns the account's credit just after it.
+    /// Returns the account's credit right after the payment or refund.
     pub fn credit(&self) -> NanoUsd {
         self.deposit.deposited.credit.unwrap_or(NanoUsd::ZERO)
     }
@@ -109,7 +109,7 @@ impl Management {
         actor: Actor,
     ) -> Result<Paid, Error<PaymentRefused>> {
         let NewRefund { payment_id, amount, from, partial, of, note } = refund;
-        // A payment stays for good, so it cannot disappear before the refund is committed.
+        // Payments are never deleted, so this payment cannot disappear before the refund is committed.
         if let Some(of) = &of {
             let paid = self.store.payment(account, of).await?;
             if paid.is_none_or(|paid| paid.deposited.refund.is_some()) {

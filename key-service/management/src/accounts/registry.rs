@@ -21,7 +21,7 @@ use domain::{
 };
 use key_service_store::store::{AccountSummary, Error, NewAccount, Order, operators};
 
-/// The accounts that a list shows.
+/// Which accounts a list shows.
 #[derive(Clone, Debug, Default)]
 pub struct AccountFilter {
     pub name: Option<String>,
@@ -39,7 +39,7 @@ impl Management {
     ) -> Result<(AccountSummary, bool), Error<RegistryRefused>> {
         let refused = |reason| Err(Error::Refused(reason));
         let external_id = settings.external_id.flatten();
-        // What is there is shown even by a full store.
+        // An existing account is returned even if the store is full.
         if let Some(external_id) = &external_id
             && let Some(account) = self.store.account_with_external_id(external_id).await?
         {
@@ -95,7 +95,7 @@ impl Management {
         self.found(account).await
     }
 
-    /// Suspends, restores or closes an account. A full store does not prevent it.
+    /// Suspends, restores or closes an account, even if the store is full.
     pub async fn change_standing(
         &self,
         account: AccountId,
@@ -120,7 +120,7 @@ impl Management {
     }
 }
 
-/// Accounts are listed in the operators' account.
+/// Accounts are listed as if they were objects of the operators' account.
 #[async_trait]
 impl Listed for AccountSummary {
     type Id = AccountId;
@@ -167,7 +167,7 @@ impl Listed for AccountSummary {
                 let begin =
                     after.and_then(|after| ids.iter().position(|id| *id == after)).map_or(0, |at| at + 1);
                 let mut found = Vec::new();
-                // Accounts that are not complete are left out, so a part may be shorter than its ids.
+                // Accounts whose creation is not complete are left out, so fewer accounts than ids may be found.
                 for part in ids.get(begin..).unwrap_or_default().chunks(limit) {
                     found.extend(store.accounts_by_id(part.to_vec()).await?);
                     if found.len() >= limit {

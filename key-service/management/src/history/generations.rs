@@ -108,7 +108,8 @@ impl Listed for Bill {
             Some(id) => Some(management.place(account, listing, id).await?),
             None => None,
         };
-        // Entries only get newer, so an ascending page can stop here. The store ends a descending page itself.
+        // In ascending order, all entries after this time can be skipped, so the page can stop there. In descending
+        // order, the store itself ends the page.
         let ends = match (listing.order, listing.filter.ends) {
             (Order::Ascending, Some(ends)) => {
                 Some(ends.plus(management.store.disorder(account, ends).await?))

@@ -103,7 +103,7 @@ impl fmt::Display for KeyCursor {
     }
 }
 
-/// What conditions need to know in addition to the keys' own state.
+/// Facts that decide whether keys meet a condition, in addition to each key's own state.
 struct Known {
     reached: ReachedLimits,
     /// Keys with refused calls today.
@@ -261,7 +261,7 @@ impl Management {
         Ok(Arc::new(refused.into_iter().map(|(id, _)| id).collect()))
     }
 
-    /// Finds what a search's condition needs to know about these keys in addition to their own state.
+    /// Reads the facts that decide whether these keys meet a search's condition, in addition to each key's own state.
     async fn known(
         &self,
         account: AccountId,
@@ -332,7 +332,7 @@ impl Management {
             let known = self.known(account, search, &of_page, &refused).await?;
             let matching = |entry: JournalEntry| {
                 let payer = entry.entry.settlement.payer;
-                // Several entries of a key may have the same time.
+                // Entries are compared by number, because several entries of a key may have the same time.
                 let is_last = last.get(&payer.key) == Some(&entry.number);
                 let key = keys.get(&payer.key).filter(|key| is_last && search.matches(key, &known, now));
                 (KeyCursor::Entry(entry.number), key.filter(|key| seen.insert(key.id)).cloned())

@@ -64,7 +64,7 @@ impl Listed for RefusedCall {
             calls.reverse();
         }
         if let Some(after) = listing.after {
-            // If the call has been dropped meanwhile, it is older than all kept calls.
+            // If the call has been dropped since the previous page, the cursor is unknown.
             let place = calls.iter().position(|call| call.id == after);
             let place = place.ok_or(Error::Refused(UnknownCursor))?;
             calls.drain(..=place);

@@ -58,7 +58,7 @@ impl LastUses {
     }
 }
 
-/// Records a use. Bills show the use of API keys.
+/// Records a use. The uses of API keys are not recorded, because bills show them.
 async fn record(store: &Store, key: Principal, now: Timestamp) -> Result<bool, StoreError> {
     match key {
         Principal::ManagementKey(account, id) => store.use_management_key(account, id, now).await,

@@ -1,6 +1,6 @@
 //! Attempts to sign in with a password. They are counted in the store before the password is checked.
 //!
-//! Counts have a fixed number of rows, so that invented names and addresses cannot fill the store. The pepper
+//! Each count has a fixed number of rows, so that invented names and addresses cannot fill the store. The pepper
 //! determines the rows, so an unauthenticated caller cannot find a name or address that shares someone else's row.
 
 use std::time::Duration;

@@ -35,7 +35,7 @@ impl Management {
     /// Creates an operator and a first sign-in link.
     pub async fn create_operator(&self, name: &str, actor: Actor) -> Result<Token, Error<MemberRefused>> {
         self.store.open_operators(self.clock.now()).await?;
-        // The role is never used. This one has the fewest rights.
+        // An operator's role is never used. A viewer has the fewest rights.
         let operator = self.add_member(operators(), name, Role::Viewer, actor).await?;
         self.sign_in_link(operators(), &operator, LinkMaker::Operator).await
     }

@@ -1,4 +1,4 @@
-//! Second factors of members. Setting one up, signing in and removing it all need a code.
+//! Second factors of members. Members need a code to set up a second factor, to sign in with it, and to remove it.
 
 #[cfg(test)]
 mod tests;

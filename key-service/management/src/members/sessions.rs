@@ -34,8 +34,8 @@ const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 /// Minimum time between two records of a session's use, to avoid a write for every page.
 const SESSION_NOTED_EVERY: Duration = Duration::from_mins(1);
 
-/// Maximum number of sessions per member: more than the number of browsers that a person uses. A further session ends
-/// the oldest.
+/// Maximum number of sessions per member: more than the number of browsers that a person uses. Each session beyond this
+/// number ends the oldest session.
 pub(crate) const MAX_SESSIONS: usize = 50;
 
 /// Maximum length of a browser's stored description, in characters.
@@ -77,7 +77,7 @@ pub struct SignInClient<'a> {
     pub agent: &'a str,
     /// Network address; empty if it is unknown.
     pub address: &'a str,
-    /// The marks that this browser keeps, one for each member who has signed in there.
+    /// Known-browser marks from this browser's cookies, one for each member who has signed in with the browser.
     pub known: &'a [String],
 }
 

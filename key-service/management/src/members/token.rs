@@ -39,7 +39,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(bytes).into()
     }
 
-    /// Returns the digest under which a token is stored. It needs no pepper, since the secret has 256 random bits.
+    /// Returns the digest under which a token is stored. It needs no pepper, because the secret has 256 random bits.
     pub fn digest(&self, purpose: &str) -> Digest {
         Digest::of(&[purpose.as_bytes(), &[0], &self.secret].concat())
     }

@@ -75,7 +75,7 @@ impl Governed for Alert {
     }
 }
 
-/// What never changes in an alert.
+/// The parts of an alert that never change.
 #[derive(Clone, Copy)]
 struct LastingParts {
     id: AlertId,
@@ -114,7 +114,7 @@ impl Management {
         let missing = || StoreError::Conflict("an alert has no rule or no channel".to_owned());
         let (rule, channel) = settings.rule.zip(settings.channel).ok_or_else(missing)?;
         self.check_room_for_secret().await?;
-        // An alert without an address has the empty one, which only some channels allow.
+        // Without an address in the settings, the address is empty, which only some channels allow.
         let to = settings.to.clone().unwrap_or_default();
         let settings = AlertPatch { to: Some(to.clone()), ..settings };
         let change = self.checked(account, LastingParts { id, rule, channel }, settings).await?;
@@ -206,8 +206,8 @@ impl Management {
         found.ok_or(Error::Refused(Refused::NotFound(Noun::Alert)))
     }
 
-    /// Queues a test message of an alert, even a disabled one, and returns the alert. It is sent once. An account has
-    /// at most one test a minute, whichever alerts it tests or creates anew.
+    /// Queues a test message of an alert, even a disabled one, and returns the alert. The message is sent once. An
+    /// account gets at most one test a minute, even if it tests different alerts or recreates an alert.
     pub async fn test_alert(&self, account: AccountId, id: AlertId) -> Result<Alert, Error<Refused>> {
         self.check_room().await?;
         let alert = self.alert(account, id).await?;

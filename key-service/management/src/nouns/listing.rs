@@ -75,7 +75,7 @@ pub struct Page<T> {
 }
 
 impl<T: Listed<Id: PartialEq>> Listing<T> {
-    /// Returns a page of these objects, which are all of the account, oldest first.
+    /// Returns a page of `all`, which contains all of the account's objects, oldest first.
     pub(crate) fn page_of(&self, mut all: Vec<T>) -> Paged<T> {
         if self.order == Order::Descending {
             all.reverse();
@@ -156,7 +156,7 @@ pub(crate) fn has(metadata: &Metadata, filter: &MetadataFilter) -> bool {
     filter.iter().all(|(name, value)| metadata.get(name) == Some(value))
 }
 
-/// Returns whether a group follows another one in this order; always true without another one.
+/// Returns whether a group follows the group `after` in this order; always true if `after` is `None`.
 fn is_behind(id: GroupId, after: Option<GroupId>, order: Order) -> bool {
     after.is_none_or(|after| match order {
         Order::Ascending => id > after,

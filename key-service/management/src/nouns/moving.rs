@@ -11,7 +11,7 @@ use key_service_moving::{Draft, Import, ImportRefused, ImportedKey, Plan};
 use key_service_store::store::Error;
 
 impl Management {
-    /// Imports keys and groups, or only reports what an import would create. Existing ones stay unchanged.
+    /// Imports keys and groups, or only reports what an import would create. Existing keys and groups stay unchanged.
     pub async fn import(
         &self,
         account: AccountId,

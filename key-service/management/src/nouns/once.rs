@@ -16,7 +16,7 @@ use key_service_store::store::Idempotency;
 
 /// Lifetime of an idempotency key.
 const IDEMPOTENCY_TTL: Duration = Duration::from_hours(24);
-/// Tolerated clock difference between key-services, since one may show a form that another receives.
+/// Tolerated clock difference between key-services, because one may show a form that another receives.
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 /// Settings are digested as of this time, so that a repeated request has the same digest even if its raise has ended

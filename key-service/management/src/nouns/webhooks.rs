@@ -164,12 +164,13 @@ impl Management {
         Ok(self.store.attempts(account, id).await?)
     }
 
-    /// Refuses a literal address that would never be connected to. Names are checked at each attempt.
+    /// Refuses a literal address that would never be connected to. A host name is accepted here, and checked at each
+    /// attempt.
     fn check_address(&self, url: &WebhookUrl) -> Result<(), Error<Refused>> {
         self.judge_address(url).map_err(|refused| Error::Refused(Refused::Address(refused)))
     }
 
-    /// Judges a literal address. Names are checked at each attempt.
+    /// Judges a literal address. A host name is accepted here, and checked at each attempt.
     pub(crate) fn judge_address(&self, url: &WebhookUrl) -> Result<(), AddressRefused> {
         match url.host() {
             Host::Literal(address) => may_connect(*address, url.host(), &self.webhook_networks),

@@ -48,7 +48,7 @@ impl Management {
     }
 }
 
-/// Returns what an entry adds. A correction of an earlier bill counts no request.
+/// Returns what an entry adds. A correction of an earlier bill adds no request.
 fn of_entry(Entry { settlement, delta, .. }: &Entry) -> UpstreamBill {
     let upstream = settlement.course.as_ref().and_then(|course| course.upstream.clone());
     let is_first = *delta == settlement.charged && settlement.ending.is_bill();

@@ -24,9 +24,10 @@ const HOUR_MILLIS: i64 = 3_600_000;
 /// The sums of a search's entries.
 #[derive(Clone, Debug)]
 pub struct EntrySums {
-    /// When the summed period begins: with the search, or [`DAYS`] before its end, and at most [`MAX_DAYS`].
+    /// First instant of the summed period: where the search begins or, by default, [`DAYS`] days before the end, but
+    /// never more than [`MAX_DAYS`] days before the end.
     pub begins: Timestamp,
-    /// The end of the summed period, without this instant.
+    /// End of the summed period. This instant is not part of the period.
     pub ends: Timestamp,
     pub sums: Sums,
 }
@@ -38,7 +39,7 @@ struct SummedHours(Range<Hour>);
 impl SummedHours {
     fn of(search: &EntrySearch, today: Day) -> Self {
         let from = |at: Timestamp| Hour::of(Timestamp::from_millis(at.millis() + HOUR_MILLIS - 1));
-        // A day of another zone may end up to a day later than the current day in UTC.
+        // In another zone, the current day may end up to 24 hours after the current day in UTC ends.
         let latest = Hour::in_day(today.plus(2), 0);
         let end = search.ends.map_or_else(|| Hour::in_day(today.plus(1), 0), |ends| from(ends).min(latest));
         let last = Hour(end.0 - 1).day();

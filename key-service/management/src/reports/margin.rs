@@ -34,7 +34,7 @@ pub enum MarginOf {
 pub struct Margins {
     pub parts: Vec<(MarginOf, Margin)>,
     pub total: Margin,
-    /// Whether every listed part is at least as large as any omitted one.
+    /// Whether every listed part is at least as large as any omitted part.
     pub are_largest: bool,
 }
 

@@ -135,7 +135,7 @@ impl PartsAndRest {
         }
     }
 
-    /// Adds to the total. The parts are subtracted from it in the end.
+    /// Adds to the total, from which the parts are subtracted at the end.
     fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
         for (time, sums) in self.times(day, whole, hours) {
             let rest = self.rest.entry(time).or_default();
@@ -402,7 +402,8 @@ fn by_key(range: &LocalDays, lines: impl Iterator<Item = UsageLine>) -> HashMap<
     })
 }
 
-/// Returns whether a group's counts of these keys belong to its part. A top-level group includes its child groups.
+/// Returns whether a group's counts for these keys are added to the group's part. A top-level group's part includes its
+/// child groups.
 const fn counts_for(by: SpendBy, keys: GroupKeys) -> bool {
     match (by, keys) {
         (SpendBy::TopGroup, GroupKeys::Own(None) | GroupKeys::Below) => true,

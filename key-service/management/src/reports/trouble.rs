@@ -20,9 +20,9 @@ use crate::{
 use domain::key::{ApiKey, KeyTrouble, SOON};
 use key_service_store::store::{Order, Page, StoreError};
 
-/// Up to this many keys, all are checked.
+/// Up to this number of keys, all keys are checked.
 const ALL_KEYS: usize = 300;
-/// Otherwise, this many keys with the most refused calls are checked.
+/// With more keys, only this number of those with the most refused calls are checked.
 const REFUSED_KEYS: usize = 100;
 /// Number of latest threshold events to read, for keys and groups.
 const THRESHOLDS: usize = 200;

@@ -73,7 +73,7 @@ pub struct UsageSearch {
     pub within: Option<GroupId>,
     /// What the sums are grouped by.
     pub by: BTreeSet<Grouping>,
-    /// Lists only this many sums, largest cost first, and adds up all others in one more.
+    /// Lists only this many sums, largest cost first, and adds up all others in one further sum.
     pub top: Option<usize>,
 }
 
@@ -268,7 +268,7 @@ impl Management {
     }
 }
 
-/// Returns the `top` sums with the largest costs, largest first, and all others as one more.
+/// Returns the `top` sums with the largest costs, largest first, and the sum of all others.
 fn largest(sums: BTreeMap<Parts, PartCounts>, top: usize) -> Vec<UsageSum> {
     let (others, mut sums): (Vec<_>, Vec<_>) = sums.into_iter().partition(|(parts, _)| parts.are_others);
     sums.sort_by_key(|(_, counts)| Reverse(counts.charged));

@@ -75,7 +75,7 @@ async fn a_store_that_is_nearly_full_takes_no_accounts_credit_members_links_or_m
     let refused =
         management.deposit(account, NewDeposit::of(NanoUsd::from_usd(1)), Actor::System).await.unwrap_err();
     assert!(matches!(refused, Error::Store(StoreError::Full)), "{refused}");
-    // Members with a link can still sign in.
+    // Even if the store is full, members can sign in with a link.
     management.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap();
     assert_eq!(management.members(account).await.unwrap().len(), 1);
 }

@@ -47,7 +47,7 @@ use key_service_store::store::{
 /// Number of keys in the account.
 const KEYS: u64 = 100_000;
 const GROUPS: u64 = 1_000;
-/// Number of objects created concurrently, so that stores can group them.
+/// Number of objects created concurrently, so that stores can group their commits.
 const AT_ONCE: usize = 32;
 /// Number of repetitions of each listing.
 const LISTINGS: usize = 11;

@@ -24,7 +24,7 @@ use domain::ledger::AccountStatus;
 /// Above this many days, "over a year" is shown instead of a number.
 const FAR: i64 = 365;
 
-/// An order of the list other than by age. It applies only if the whole list fits on one page, since the figures for
+/// An order of the list other than by age. It applies only if the whole list fits on one page, because the figures for
 /// other pages are not read.
 struct AccountOrder {
     name: &'static str,

@@ -26,11 +26,11 @@ use shared::{
 
 use crate::layout::KEYS;
 
-/// The command has the same limit.
+/// Maximum length of a key's name. The command has the same limit.
 const MAX_NAME_CHARS: usize = 80;
-/// Longest list of networks: several times what the most networks need.
+/// Maximum length of the list of networks: several times what the maximum number of networks needs.
 const MAX_NETWORKS_CHARS: usize = 1_000;
-/// Life that the form proposes.
+/// Lifetime of a key that the form proposes.
 const PROPOSED_LIFE: Duration = Duration::from_hours(365 * 24);
 
 /// Fields of the form before anything was entered: a key that lives for a year.

@@ -16,8 +16,8 @@ pub(crate) struct Asset {
 pub(crate) static STYLE: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "css", "text/css; charset=utf-8", include_bytes!("assets/dashboard.css"))
 });
-/// The script adds copy buttons, local times, chart values at the pointer, and refreshing. Only the page *Try it* does
-/// not work without it.
+/// The script adds copy buttons, local times, chart values at the pointer, and refreshing. All pages except *Try it*
+/// also work without the script.
 pub(crate) static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("dashboard", "js", "text/javascript; charset=utf-8", include_bytes!("assets/dashboard.js"))
 });

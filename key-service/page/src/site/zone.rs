@@ -114,8 +114,9 @@ impl Zone {
         LocalDays { days, hours: LocalHours::new(offsets) }
     }
 
-    /// Reads a date and a time of the zone as browsers' inputs write them. A time that is skipped when summer time begins
-    /// is read as one hour later, and the first of two is taken when it ends.
+    /// Reads a date and a time of the zone as browsers' inputs write them. A time that is skipped when summer time
+    /// begins is read as one hour later. If a time occurs twice because summer time ends, the first occurrence is
+    /// taken.
     pub fn instant(&self, text: &str) -> Option<Timestamp> {
         let at = self.zone.to_timestamp(text.trim().parse::<DateTime>().ok()?).ok()?;
         Some(Timestamp::from_millis(at.as_millisecond()))

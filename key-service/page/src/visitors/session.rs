@@ -33,8 +33,8 @@ use key_service_store::store::{Funds, StoreError};
 /// A form from any member. Its sender may search, and change the member's own data.
 pub type Act = ActOf<Viewer>;
 
-/// A signed-in member. As an extractor, it admits only members who may see the whole account, so no leads of groups.
-/// [`KeysViewer`] also admits leads, and pages with it must show nothing outside of [`Viewer::reach`].
+/// A signed-in member. As an extractor, it admits only members who may see the whole account, so it refuses leads of
+/// groups. [`KeysViewer`] also admits leads, and a page that uses it must show nothing outside of [`Viewer::reach`].
 #[derive(Debug)]
 pub struct Viewer {
     /// The member and the session.
@@ -121,7 +121,7 @@ impl Person for Viewer {
         let Some(token) = browser.session.clone() else { return Ok(None) };
         let Some(signed_in) = Self::session(&app.management, &token).await? else { return Ok(None) };
         let funds = app.management.funds(signed_in.account).await?;
-        // The sessions of a closed account have ended.
+        // When an account is closed, its members' sessions end.
         Ok(funds.filter(|funds| funds.status() != AccountStatus::Closed).map(|funds| {
             let days_left = app.management.days_left(signed_in.account, funds.credit);
             Self { signed_in, funds, days_left, browser, range: String::new(), token }

@@ -244,7 +244,7 @@ fn a_raise_is_set_changed_and_taken_away_in_the_row_of_its_limit() {
     assert_eq!(change(&bare, &[("raise_2", "$9.00"), ("until_2", &until)]), Ok(of_day));
     let gone = BoundsPatch { limit_raised: Some(None), ..BoundsPatch::default() };
     assert_eq!(change(&raised, &[("raise", ""), ("until", "")]), Ok(gone));
-    // To set a limit ends its raise, so the form sets the raise again.
+    // A raise ends when its limit is set, so the form sets the raise again.
     let both = BoundsPatch { limit_raised: Some(raise(70)), ..BoundsPatch::of_limit(Some(usd(40))) };
     assert_eq!(change(&raised, &[("limit", "40")]), Ok(both));
     let fault = |of: &[(&str, &str)]| change(&bare, of).unwrap_err().field;

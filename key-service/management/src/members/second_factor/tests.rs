@@ -30,7 +30,7 @@ impl Ann {
         let session = desk.sign_in_with_link(&link, "", SignInClient::default()).await.unwrap().token;
         let ann = desk.session(&session).await.unwrap().unwrap();
         desk.set_password(&ann, "".into(), PASSWORD.into()).await.unwrap();
-        // The link can no longer replace the password.
+        // From now on, having signed in with a link is no substitute for entering the password.
         office.clock.set("2026-11-20T03:00:05Z");
         let ann = desk.session(&session).await.unwrap().unwrap();
         let offered = desk.offered_factor(&ann, "acme", None).unwrap();
