@@ -16,8 +16,8 @@ pub enum StoreCommand {
     /// Print the records of an account, or of one of its objects, as JSON lines
     ///
     /// Without --id, prints the records of the account itself: money, profile, housekeeping and lists. Secrets, digests
-    /// and hashes are shown as "hidden". Amounts are in nano-USD, times in milliseconds since 1970. Works while the
-    /// store is in use.
+    /// and hashes are shown as "hidden". Ids, times and amounts are written as in the API. Works while the store is in
+    /// use.
     Show(StoreShow),
 }
 
