@@ -33,7 +33,6 @@ use shared_process::{
     reload_on_hangup,
 };
 
-/// Allocator of the whole program.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

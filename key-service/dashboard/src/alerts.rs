@@ -184,7 +184,6 @@ fn status(alert: &Alert) -> Markup {
     }
 }
 
-/// Creates an alert.
 pub(super) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,

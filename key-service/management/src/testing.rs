@@ -94,7 +94,6 @@ impl Script {
         Self { millis: AtomicI64::new(Timestamp::parse(time).unwrap().millis()), drawn: AtomicU64::new(0) }
     }
 
-    /// Sets the time.
     pub fn set(&self, time: &str) {
         self.millis.store(Timestamp::parse(time).unwrap().millis(), Ordering::SeqCst);
     }

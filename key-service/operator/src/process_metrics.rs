@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-/// Renders the metrics of the process.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The metrics at one moment.

@@ -27,7 +27,6 @@ pub enum Failure {
         destination: Option<Destination>,
         has_ended: bool,
     },
-    /// No operator is signed in.
     NoOperator,
     /// The operator has no second factor yet.
     NoSecondFactor,

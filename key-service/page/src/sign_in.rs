@@ -161,7 +161,6 @@ async fn opened<A: Area>(
     }))
 }
 
-/// Signs in with a link.
 pub async fn with_link<A: Area>(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let VisitorsForm { browser, form, .. } = visitors_form(&app, request).await?;
     let code = form.get("code");

@@ -121,7 +121,6 @@ pub(super) enum Change {
     Raise(RaiseTerms),
 }
 
-/// Reads the change from the form.
 pub(super) fn change(deed: Deed, form: &Fields) -> Result<Change, Fault> {
     let set = |patch| Ok(Change::Set(Box::new(patch)));
     match deed {

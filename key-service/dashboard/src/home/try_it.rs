@@ -15,7 +15,6 @@ use key_service_page::{
     show::copyable,
 };
 
-/// Path of the page.
 const PATH: &str = "/dashboard/try-it";
 
 /// Shows the chat. A script sends the requests, so the dashboard never receives a key.

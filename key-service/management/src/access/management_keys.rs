@@ -42,7 +42,6 @@ pub enum ManagementKeyRefused {
     Reused,
 }
 
-/// Settings of a new management key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagementKeySettings {
     /// Name chosen by the owner.

@@ -44,13 +44,11 @@ pub enum OperatorKeyRefused {
     /// A key without a scope could do nothing.
     #[error("an operator key needs at least one scope")]
     NoScope,
-    /// The key has too many networks.
     #[error("an operator key has at most {MAX_NETWORKS} networks")]
     TooManyNetworks,
     /// The largest payment is below zero or above [`NanoUsd::MAX`].
     #[error("the largest payment must be 0 to {} USD", NanoUsd::MAX)]
     BadPayment,
-    /// The grace is too long.
     #[error("the previous key may work for at most {MAX_GRACE_SECONDS} seconds more")]
     LongGrace,
     /// The maximum number of operator keys is reached.
@@ -68,7 +66,6 @@ pub enum OperatorRefusal {
     Forbidden(OperatorForbidden),
 }
 
-/// Settings of a new operator key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorKeySettings {
     /// Name, chosen by the operator.

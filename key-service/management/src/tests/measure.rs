@@ -44,7 +44,6 @@ use key_service_store::store::{
     suite::{act, capture, hold},
 };
 
-/// Number of keys in the account.
 const KEYS: u64 = 100_000;
 const GROUPS: u64 = 1_000;
 /// Number of objects created concurrently, so that stores can group their commits.
