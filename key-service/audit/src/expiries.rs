@@ -11,7 +11,7 @@ use shared::{ids::GenerationId, time::Timestamp};
 
 use crate::bounds::LATE;
 
-/// Maximum number of expiry bills to remember in case a capture corrects them. They take about 30 MB.
+/// Maximum number of expiry bills to remember in case a capture corrects them. That many bills take about 30 MB.
 const MOST_EXPIRIES: usize = 100_000;
 
 /// Bills of expired holds. A capture that arrives later corrects such a bill.

@@ -50,8 +50,8 @@ type IndexEntry = (Index, Vec<u8>);
 #[derive(Default)]
 struct Entries {
     must: Vec<IndexEntry>,
-    /// For an active key that expires: its entry as active, its entry as expiring, and its entry as expired. It has
-    /// either the first two or the third.
+    /// For an active key that expires: its entry as active, its entry as expiring, and its entry as expired. The key
+    /// must have either the first two entries or the third.
     expiring: Option<[IndexEntry; 3]>,
 }
 
@@ -198,7 +198,7 @@ impl Books<'_> {
     }
 
     /// Reads keys or groups at one moment, and finds out which of the `asked` entries exist. Reads the index of keys by
-    /// spend as a whole, because each bill moves an entry there.
+    /// spend as a whole, because each bill moves an entry in that index.
     async fn with_entries(
         &self,
         space: &Space,
@@ -245,7 +245,8 @@ fn judge(
     }
     let mut has = now.must.iter().chain(now.expiring.iter().flatten()).collect::<HashSet<_>>();
     for entry in entries.iter().filter(|entry| present.contains(entry) && has.insert(entry)) {
-        // A wrong entry instead of the right one counts as one fault, already reported as missing.
+        // A wrong entry in place of the right entry is a single fault, which has already been reported as a missing
+        // entry.
         if !missing.contains(&listing(entry.0)) {
             auditor.unfounded(Stored::Listed(of, listing(entry.0)));
         }

@@ -177,7 +177,8 @@ impl Books<'_> {
         let begins_at =
             first.as_ref().filter(|first| first.number > 1).map(|first| first.entry.settlement.at);
         let whole_from = first.filter(|first| first.number > 1).map(|first| {
-            // Earlier entries of the day may have been dropped.
+            // Earlier entries of the first entry's day may have been dropped, so sums are compared from the next day
+            // on.
             Day::of(first.entry.settlement.at.plus(LATE)).plus(1)
         });
         let whole_from = whole_from.unwrap_or(Day::of(Timestamp::from_millis(0)));

@@ -124,7 +124,7 @@ fn name(generation: GenerationId, ending: Ending) -> RecordName<Generation> {
     }
 }
 
-/// Returns the question for housekeeping's record, followed by these records.
+/// Returns a question that asks for housekeeping's record and then for these records.
 fn with_house(names: Vec<RecordName<Generation>>) -> Question {
     let names = names.into_iter().map(Name::from);
     Question::Records(std::iter::once(names::house().into()).chain(names).collect())

@@ -31,7 +31,7 @@ pub(super) struct DaySums {
     whole_from: Day,
     /// Number of the last entry that the recorded sums must include.
     paid: u64,
-    /// Days before this one have been compared.
+    /// Days before this day have been compared.
     open_from: Day,
     days: BTreeMap<Day, HashMap<Vec<u8>, SumWithEntries>>,
     expiries: Expiries,

@@ -21,7 +21,7 @@ use crate::{account::deposit_id, bounds::AT_ONCE, reading::Books};
 type Changes = HashMap<DepositId, Option<WalletChange>>;
 
 impl Books<'_> {
-    /// Compares every group with the payments and refunds that name it. Each page of groups is read as of one moment.
+    /// Compares every group with the payments and refunds that name it. Each page of groups is read at one moment.
     pub(super) async fn prove_wallets(&self, space: &Space, auditor: &mut Auditor) -> Result<(), StoreError> {
         let (mut changes, mut after) = (Changes::new(), None);
         while let Some(ids) = self.ids_behind(space, layout::GROUPS, after).await? {

@@ -29,7 +29,7 @@ use shared::table;
 
 /// Default number of days, including today.
 const DAYS: i64 = 30;
-/// Maximum number of days in a listing, since all of it is in memory.
+/// Maximum number of days in a listing, because the whole listing is in memory.
 const MOST_DAYS: i64 = 366;
 
 #[derive(Debug, Subcommand)]

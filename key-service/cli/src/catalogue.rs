@@ -85,7 +85,7 @@ fn import(
     markup: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> anyhow::Result<()> {
-    // Reads all models before printing the first, since a partial list could be mistaken for a complete list.
+    // Reads all models before printing the first, because a partial list could be mistaken for a complete list.
     let listed = models.iter().map(|id| {
         let found = list.model(id).with_context(|| format!("--model {id}"))?;
         found.with_context(|| format!("--model {id}: the list does not have this model"))

@@ -234,7 +234,7 @@ fn files(query: &Fields) -> Markup {
     }
 }
 
-/// Shows the latest requests of a key or a group, including refused ones.
+/// Shows the latest requests of a key or a group, including refused requests.
 pub(super) async fn latest(
     app: &App,
     viewer: &Viewer,

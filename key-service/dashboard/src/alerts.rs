@@ -1,4 +1,4 @@
-//! Alerts: creating one, its latest messages, tests, and deleting it.
+//! Pages about alerts: creating an alert, its latest messages, testing it, and deleting it.
 
 use axum::{
     extract::{RawQuery, State},
@@ -36,7 +36,7 @@ const PATH: &str = "/dashboard/alerts";
 /// Shown as the name of an alert without a label.
 const UNNAMED: &str = "Unnamed alert";
 
-/// Lists the alerts, with a form for a new one. A link to this page can fill in what the new alert is about.
+/// Lists the alerts, with a form for a new alert. A link to this page can fill in what the new alert is about.
 pub(super) async fn list(
     State(app): State<App>,
     viewer: Viewer,

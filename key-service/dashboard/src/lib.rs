@@ -1,10 +1,10 @@
 //! The dashboard: pages for an account's members, over the same use-cases as the management API.
 //!
 //! Each page is a handler with its template, in the folder of its subject, and a route here. The extractors of
-//! [`key_service_page::session`] carry the rights. A handler that only reads takes a `Viewer` or an `Owner`; if leads
-//! of groups may see the page too, it takes a `KeysViewer` and reads only what that member may see. A handler that
-//! changes something takes an `Act`, a `KeysAct` or, for owners only, an `OwnerAct`: a form with a valid session, CSRF
-//! token and origin.
+//! [`key_service_page::session`] check the member's rights. A handler that only reads takes a `Viewer` or an `Owner`;
+//! if leads of groups may see the page too, it takes a `KeysViewer` and reads only what that member may see. A handler
+//! that changes something takes an `Act`, a `KeysAct` or, for owners only, an `OwnerAct`: a form with a valid session,
+//! CSRF token and origin.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Management keys: the list, creating one, its plaintext shown once, and revoking it.
+//! Pages about management keys: the list, creating a key, its plaintext (shown once), and revoking a key.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ use key_service_store::store::ManagementKey;
 
 const MAX_NAME_CHARS: usize = 80;
 
-/// Lists the keys, with a form for a new one.
+/// Lists the keys, with a form for a new key.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
@@ -168,7 +168,7 @@ fn access(key: &ManagementKey, groups: &HashMap<GroupId, Group>) -> Markup {
     }
 }
 
-/// Creates a key and shows its plaintext, for the only time.
+/// Creates a key and shows its plaintext, which is never shown again.
 pub(super) async fn create(State(app): State<App>, act: OwnerAct) -> Result<Response, Failure> {
     let OwnerAct(act) = act;
     let (account, form) = (act.viewer.signed_in.account, &act.form);

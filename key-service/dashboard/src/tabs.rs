@@ -60,7 +60,7 @@ impl TabbedPage {
     }
 }
 
-/// Renders the tabs of the page at `path`, followed by `acts`. Tabs with a range of days keep the chosen one.
+/// Renders the tabs of the page at `path`, followed by `acts`. Tabs with a range of days keep the chosen range.
 fn tabs(viewer: &Viewer, path: &str, chosen: Tab, acts: &Markup) -> Markup {
     let address = |tab: Tab, part: &str| {
         let has_range = matches!(tab, Tab::Overview | Tab::Requests) && !viewer.range.is_empty();

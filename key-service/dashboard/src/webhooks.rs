@@ -1,4 +1,4 @@
-//! Webhooks: creating one, its secret, its latest deliveries, tests, and deleting it.
+//! Pages about webhooks: creating a webhook, its secret, its latest deliveries, testing it, and deleting it.
 
 use axum::{extract::State, response::Response};
 use maud::{Markup, html};
@@ -28,7 +28,7 @@ use key_service_page::{
 
 const PATH: &str = "/dashboard/webhooks";
 
-/// Lists the webhooks, with a form for a new one.
+/// Lists the webhooks, with a form for a new webhook.
 pub(super) async fn list(State(app): State<App>, viewer: Viewer) -> Result<Response, Failure> {
     whole(&app, &viewer, Entered::new(&Fields::default())).await
 }
@@ -113,7 +113,7 @@ pub(super) fn failed(webhooks: &[Webhook]) -> Vec<Markup> {
     failed.map(sentence).collect()
 }
 
-/// Creates a webhook and shows its secret, for the only time.
+/// Creates a webhook and shows its secret, which is never shown again.
 pub(super) async fn create(
     State(app): State<App>,
     OwnerAct(Act { viewer, form }): OwnerAct,

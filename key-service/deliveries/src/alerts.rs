@@ -49,10 +49,10 @@ pub struct Alerts {
     mailer: Option<Mailer>,
 }
 
-/// A look at an account. What several alerts need is read once.
+/// A look at an account. Data that several alerts need is read only once.
 struct AccountLook<'a> {
     findings: Findings<'a>,
-    /// Pages of events, by the number of the event before each.
+    /// Pages of events, each under the number of the event before the page.
     pages: HashMap<u64, EventsPage>,
 }
 

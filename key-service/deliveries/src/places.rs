@@ -18,8 +18,8 @@ const MAX_ATTEMPTS: usize = 64;
 /// account's other webhooks.
 const MAX_ATTEMPTS_OF_A_WEBHOOK: usize = 4;
 /// Number of slots that must stay free for each slot that an account takes. So a single account gets at most a quarter
-/// of all slots, and even a dozen greedy accounts leave some slots for others. Once few are free, only accounts without
-/// a slot get one.
+/// of all slots, and even a dozen greedy accounts leave some slots for others. When few slots are free, only accounts
+/// without a slot get one.
 const FREE_FOR_EACH: usize = 3;
 
 /// The slots, and the turns of accounts and webhooks.
@@ -146,7 +146,7 @@ mod tests {
             assert!(!shares[usize::from(n)].is_empty(), "account {n}");
         }
         assert!(all_of(&places, 15).is_empty(), "all are taken");
-        // A slot that becomes free goes to an account without any.
+        // A slot that becomes free goes to an account without a slot.
         shares[0].pop();
         assert!((0..15).all(|n| all_of(&places, n).is_empty()));
         assert_eq!(all_of(&places, 15).len(), 1);

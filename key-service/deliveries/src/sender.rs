@@ -35,7 +35,7 @@ impl Sender {
         Self::over(Connector::new(allowed), None)
     }
 
-    /// Makes a sender with this connector. It trusts the public CAs unless `tls` is given.
+    /// Makes a sender with this connector. The sender trusts the public CAs unless `tls` is given.
     pub(super) fn over(connector: Connector, tls: Option<ClientConfig>) -> Self {
         let deadline = ATTEMPT_DEADLINE;
         let settings =
@@ -88,7 +88,7 @@ fn post(url: &WebhookUrl) -> Builder {
         .header(header::USER_AGENT, USER_AGENT)
 }
 
-/// Returns the reason why an attempt failed, for the webhook's owner. It contains no addresses.
+/// Returns the reason why an attempt failed, for the webhook's owner. The reason contains no addresses.
 fn reason(error: &hyper_util::client::legacy::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -272,8 +272,8 @@ async fn a_host_of_which_one_address_leads_inside_is_not_connected() {
 #[tokio::test]
 async fn a_name_is_looked_up_once_and_the_judged_address_is_connected() {
     let receiver = Receiver::answers(OK).await;
-    // The first lookup returns an allowed address, and every later one an internal address. Nothing answers at the
-    // first address.
+    // The first lookup returns an allowed address, and every later lookup returns an internal address. Nothing answers
+    // at the first address.
     let allowed: Network = "192.0.2.0/24".parse().unwrap();
     let (sender, asked) = looking_up(&["192.0.2.1", "127.0.0.1"], &[allowed]);
     let url = format!("https://hooks.example:{}/", receiver.address.port());

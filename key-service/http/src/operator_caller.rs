@@ -26,8 +26,8 @@ use domain::{
 use key_service_management::{Error, governor::Governor, operator_keys::OperatorRefusal};
 use key_service_store::store::{AccountSummary, OperatorKey, operators};
 
-/// The request's operator key, which may use this route from its address. It is the first argument of every handler, as
-/// [`crate::parts::Caller`] is elsewhere.
+/// The request's operator key, which is allowed to use this route from the client's address. This is the first argument
+/// of every handler, as [`crate::parts::Caller`] is in the management API.
 pub(crate) struct OperatorCaller(pub(crate) OperatorKey);
 
 impl OperatorCaller {

@@ -44,7 +44,7 @@ pub struct Management {
     pub(crate) max_keys: u64,
     /// Models and their aliases; `None` for commands that name no models.
     pub(crate) catalog: Option<Arc<Current<Catalog>>>,
-    /// Networks that webhooks may reach in addition to public ones.
+    /// Networks that webhooks may reach in addition to public networks.
     pub(crate) webhook_networks: Vec<Network>,
     /// Whether a mail server is configured.
     pub(crate) sends_mail: bool,
@@ -101,13 +101,13 @@ impl Management {
         self.check_room().await
     }
 
-    /// Sets the networks that webhooks may reach in addition to public ones.
+    /// Sets the networks that webhooks may reach in addition to public networks.
     #[must_use]
     pub fn with_webhook_networks(self, webhook_networks: Vec<Network>) -> Self {
         Self { webhook_networks, ..self }
     }
 
-    /// Sets whether a mail server is configured. Without one, no alert can be sent by mail.
+    /// Sets whether a mail server is configured. Without a mail server, no alert can be sent by mail.
     #[must_use]
     pub fn with_mail(self, sends_mail: bool) -> Self {
         Self { sends_mail, ..self }

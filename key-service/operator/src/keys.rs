@@ -118,8 +118,8 @@ fn networks(key: &OperatorKey) -> String {
     if named.is_empty() { "any".to_owned() } else { named.join(", ") }
 }
 
-/// Creates a key and shows its plaintext, for the only time. A code works once, so a form that is sent twice creates
-/// one key.
+/// Creates a key and shows its plaintext, which is never shown again. A code works once, so a form that is sent twice
+/// creates one key.
 pub(crate) async fn create(
     State(app): State<App>,
     OperatorAct(ActOf { viewer: operator, form }): OperatorAct,

@@ -100,7 +100,7 @@ impl Area for Operators {
     }
 }
 
-/// Asks for a link's token. It follows the `#`, so that only the browser sees it.
+/// Renders a form for a link's token. In the link, the token follows the `#`, so that only the browser sees it.
 pub(crate) async fn show(State(app): State<App>, browser: Browser) -> Result<Response, Failure> {
     if session::<Operator>(&app, &browser).await?.is_some() {
         return Ok(Redirect::to(OPERATOR).into_response());

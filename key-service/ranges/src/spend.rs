@@ -32,8 +32,8 @@ use key_service_page::{
 pub const FILE: &str = "/dashboard/spend.csv";
 /// Path of the list with all parts of a view.
 pub const LIST: &str = "/dashboard/spend";
-/// Number of parts that have colours of their own. Further parts are added up, because more colours would be hard to
-/// tell apart.
+/// Number of parts that have separate colours. Further parts are added up, because more colours would be hard to tell
+/// apart.
 const PARTS: usize = 7;
 
 /// How a spend can be divided into parts. Each division has a name in addresses and a name on pages. The first division
@@ -100,7 +100,7 @@ impl SpendView {
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }
     }
 
-    /// Returns the name of the zone of the counted days. Users are counted by days in UTC.
+    /// Returns the name of the time zone whose days are counted. Users are counted by days in UTC.
     pub(crate) fn counted_in(&self) -> String {
         if self.by == SpendBy::User { Zone::utc().title() } else { self.range.zone.title() }
     }
@@ -246,8 +246,7 @@ impl SpendView {
         })
     }
 
-    /// Returns the series of the chart, the largest first. Parts without a colour of their own are added up to one
-    /// series.
+    /// Returns the series of the chart, the largest first. Parts without a separate colour are added up to one series.
     async fn series(
         &self,
         app: &App,

@@ -90,7 +90,7 @@ pub fn gauge(
     }
 }
 
-/// Renders an explanation why requests are refused, and until when.
+/// Renders an explanation of why requests are refused, and until when.
 fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     html! {
         p.problem {

@@ -64,7 +64,7 @@ const SHOWN: &str = "shown";
 pub struct Edit<P> {
     /// Settings that differ from those that the form showed.
     pub patch: P,
-    /// Those of the changed settings that someone else has changed too since the form was shown.
+    /// The changed settings that someone else has also changed since the form was shown.
     pub overtaken: Vec<Overtaken>,
 }
 
@@ -414,7 +414,7 @@ pub fn entered<F: Table>(value: impl Fn(F) -> Value) -> Fields {
     Fields::of(texts)
 }
 
-/// Renders the settings that have no field in forms, as far as they are set. `value` returns the value of a setting.
+/// Renders those settings that are set but have no field in forms. `value` returns the value of a setting.
 pub fn other_settings<F: Table>(value: impl Fn(F) -> Value) -> Markup {
     let other = F::settings().filter(|field| field.row().input.is_none());
     let values = other.map(|field| (field.row(), value(field).setting()));

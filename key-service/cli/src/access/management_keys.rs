@@ -149,7 +149,7 @@ fn refused(error: Error<ManagementKeyRefused>) -> anyhow::Error {
         Error::Refused(ManagementKeyRefused::NotFound) => "--id",
         Error::Refused(ManagementKeyRefused::UnknownGroup) => "--group",
         Error::Refused(ManagementKeyRefused::TooMany) => "--account",
-        // Commands have no idempotency keys.
+        // Commands send no idempotency key, so this does not happen.
         Error::Refused(ManagementKeyRefused::Reused) => "management-keys",
         Error::Store(cause) => return store_error(&cause, "management-keys list"),
     };

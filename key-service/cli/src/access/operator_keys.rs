@@ -112,7 +112,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// An operator key in JSON. Scripts rely on the names: add, never rename.
+/// An operator key in JSON. Scripts rely on the names: add names, but never rename one.
 #[derive(Serialize)]
 struct OperatorKeyLine<'a> {
     id: OperatorKeyId,

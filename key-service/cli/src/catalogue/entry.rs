@@ -26,7 +26,7 @@ const NOTES: [(&str, &str); 10] = [
 
 /// A model for the catalogue, and its server.
 pub struct CatalogueEntry<'a> {
-    /// The model's sizes and prices in the list. Its id is the name that clients send.
+    /// The model's sizes and prices in the list. The model's id is the name that clients send.
     pub listed: &'a ListedModel,
     /// The server's vendor or software; `None` if a person has to write the address.
     pub preset: Option<&'a Preset>,

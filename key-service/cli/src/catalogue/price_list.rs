@@ -68,7 +68,7 @@ pub enum PriceList {
     LiteLlm(Map<String, Value>),
 }
 
-/// A model as a list describes it.
+/// A model, as a price list describes it.
 pub struct ListedModel {
     pub id: String,
     pub owner: Option<String>,

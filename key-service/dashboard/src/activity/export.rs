@@ -7,8 +7,8 @@ use domain::ledger::Settlement;
 use key_service_page::csv::cell;
 use key_service_store::store::JournalEntry;
 
-/// Names of the CSV columns and the JSON members. Scripts rely on them: add, never rename. Only owners get the last
-/// column.
+/// Names of the CSV columns and the JSON members. Scripts rely on the names: add names, but never rename one. Only
+/// owners get the last column.
 const NAMES: [&str; 35] = [
     "number",
     "time",

@@ -27,7 +27,7 @@ use key_service_page::{
 use key_service_ranges::range::Range;
 use key_service_store::store::StoreError;
 
-/// Number of entries read at a time. It bounds the memory of an export.
+/// Number of entries to read at a time, which limits the memory that an export needs.
 const ENTRIES_IN_PIECE: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,7 +108,7 @@ fn pace(course: &Course, settlement: &Settlement) -> Option<u64> {
     Some(settlement.usage.completion.saturating_mul(1_000) / took)
 }
 
-/// Shows tokens and costs. They are split by kind of token if today's prices still give the billed cost.
+/// Shows tokens and costs. The cost is split by kind of token if today's prices still yield the billed cost.
 fn costs(app: &App, settlement: &Settlement, is_owner: bool) -> Markup {
     let Settlement { usage, cost, charged, upstream_cost, .. } = settlement;
     let upstream_cost = upstream_cost.filter(|_| is_owner);

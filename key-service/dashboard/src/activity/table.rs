@@ -65,7 +65,7 @@ fn billed(entry: &JournalEntry, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup
     }
 }
 
-/// Renders the row of a refused request. Its reason links to where it can be fixed.
+/// Renders the row of a refused request. The reason is a link to the page where its cause can be fixed.
 fn not_billed(call: &RefusedCall, keys: Option<&HashMap<KeyId, ApiKey>>) -> Markup {
     let key = link(call.key, keys);
     let model = call.model.as_deref();

@@ -76,7 +76,7 @@ pub(crate) fn commands_of_known_key(
     }
 }
 
-/// Returns the model that an address chooses, or the first one.
+/// Returns the model that an address chooses, or the first model if it chooses none.
 fn chosen<'a>(models: &'a [String], query: &Fields) -> &'a str {
     let asked = models.iter().find(|model| *model == query.get("model"));
     asked.or(models.first()).map_or("", String::as_str)

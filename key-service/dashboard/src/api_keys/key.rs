@@ -145,7 +145,7 @@ pub(crate) async fn settings(
     settings_tab(&app, &viewer, &key, filled).await
 }
 
-/// Renders the settings, filled from the form that was sent if there is one.
+/// Renders the settings. If a form was sent, its fields keep what was entered.
 async fn settings_tab(
     app: &App,
     viewer: &Viewer,

@@ -105,7 +105,7 @@ pub(crate) async fn list(
     Ok(page(&viewer, Section::Keys, "API keys", &content))
 }
 
-/// Returns the number of keys in the whole list, if a counter has it.
+/// Returns the number of keys in the whole list, if there is a counter for it.
 fn total(viewer: &Viewer, search: &KeySearch, groups: &HashMap<GroupId, Group>) -> Option<u64> {
     let is_by_id = matches!(search.order, KeyOrder::Newest | KeyOrder::Oldest);
     let has_all = is_by_id && search.status.is_none() && search.condition.is_none() && search.text.is_empty();
@@ -315,7 +315,7 @@ async fn asked(app: &App, viewer: &Viewer, entered: Entered<'_>) -> Result<Respo
     Ok(page(viewer, Section::Keys, "New API key", &content))
 }
 
-/// Creates a key and shows its plaintext, for the only time.
+/// Creates a key and shows its plaintext, which is never shown again.
 pub(crate) async fn create(
     State(app): State<App>,
     KeysAct(Act { viewer, form }): KeysAct,

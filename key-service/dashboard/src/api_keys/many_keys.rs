@@ -54,7 +54,7 @@ const NAMED: usize = 50;
 pub(crate) struct WholeList {
     /// Filters of the list, as in its address.
     pub(crate) filters: Fields,
-    /// Number of keys in the whole list, including revoked ones, if it is known.
+    /// Number of keys in the whole list, including revoked keys; `None` if it is unknown.
     pub(crate) total: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ struct Chosen {
     keys: Vec<ApiKey>,
     /// Filters of the list if all its keys were selected.
     filters: Option<String>,
-    /// Whether the list has other keys now than those that the member confirmed.
+    /// Whether the list's keys have changed since the member confirmed them.
     has_changed: bool,
 }
 

@@ -66,7 +66,7 @@ pub(crate) async fn show(
     Ok(page(&viewer, Section::Keys, "Rotate an API key", &content))
 }
 
-/// Rotates a key and shows its new plaintext, for the only time.
+/// Rotates a key and shows its new plaintext, which is never shown again.
 pub(crate) async fn rotate(
     ObjectAct { app, viewer, form, object: key, .. }: ObjectAct<ApiKey, KeysAct>,
 ) -> Result<Response, Failure> {

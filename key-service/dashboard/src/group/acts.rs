@@ -41,7 +41,7 @@ pub(crate) async fn settings(
     settings_tab(&app, &viewer, &group, filled).await
 }
 
-/// Renders the settings, filled from the form that was sent if there is one.
+/// Renders the settings. If a form was sent, its fields keep what was entered.
 async fn settings_tab(
     app: &App,
     viewer: &Viewer,

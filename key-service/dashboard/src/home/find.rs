@@ -80,8 +80,8 @@ async fn page_of(app: &App, viewer: &Viewer, text: &str) -> Result<Option<String
     Ok(number.map(|number| format!("{}?after=0-{}", events::PATH, number + 1)))
 }
 
-/// Returns the address of the list of requests, filtered to this one. The range begins with the day of its id, allowing
-/// for a clock ahead of ours, and ends with the next day, because a request is billed when it ends.
+/// Returns the address of the list of requests, filtered to this request. The range begins with the day of its id,
+/// allowing for a clock ahead of ours, and ends with the next day, because a request is billed when it ends.
 fn address_of(request: RequestId, zone: &Zone) -> String {
     let (first, last) = (request.created_at().minus(MOST_LEAD), request.created_at());
     format!("{ACTIVITY}?request={request}&from={}&to={}", zone.day_of(first), zone.day_of(last).plus(1))
@@ -95,7 +95,7 @@ fn generation_of(text: &str) -> Option<GenerationId> {
     format!("{}{digits}", GenerationId::PREFIX).parse().ok()
 }
 
-/// Shows what matches a text, or redirects to the only one.
+/// Shows what matches a text. If there is only one match, redirects to it.
 pub(crate) async fn show(
     State(app): State<App>,
     KeysViewer(viewer): KeysViewer,

@@ -26,7 +26,7 @@ use key_service_settings::budget::{may_raise, raise_today, reached_badge, tighte
 pub(crate) const MUTE: &str = "/dashboard/alarms/mute";
 pub(crate) const UNMUTE: &str = "/dashboard/alarms/unmute";
 
-/// Number of keys listed under each heading. The heading counts all that were found.
+/// Number of keys listed under each heading. The heading counts all keys that were found.
 const NAMED: usize = 5;
 
 /// Maximum number of keys and webhooks for which the strip is shown expanded.
@@ -145,7 +145,7 @@ fn details(viewer: &Viewer, trouble: &Trouble, now: Timestamp, shown: &AlarmCoun
     };
     let of = |alarm, keys| if shown.has(alarm) { keys } else { &[][..] };
     let part = |keys, what, cure| {
-        // Members who may not change a key's settings are not sent there.
+        // Members who may not change a key's settings get a link that only shows the key.
         let cure = if viewer.keeps_keys() { cure } else { &SEE };
         TroublePart { keys, what, cure, has_all: *has_all }
     };

@@ -28,7 +28,7 @@ use key_service_page::{
 use key_service_store::store::Deposit;
 
 const PATH: &str = "/dashboard/credit";
-/// Maximum number of deposits on pages and in the file, newest first. They are read at once.
+/// Maximum number of deposits on pages and in the file, newest first. All of them are in memory at once.
 const DEPOSITS: usize = 10_000;
 /// Number of months for which the page links statements.
 const MONTHS: usize = 13;

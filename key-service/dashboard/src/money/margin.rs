@@ -40,7 +40,7 @@ const PARTS: [(SpendBy, &str, &str); 3] =
     [(SpendBy::Model, "model", "Model"), (SpendBy::Key, "key", "Key"), (SpendBy::Group, "group", "Group")];
 
 pub(crate) const FILE: &str = "/dashboard/margin.csv";
-/// Columns of the file. Scripts rely on the names: add, never rename.
+/// Columns of the file. Scripts rely on the names: add names, but never rename one.
 const HEAD: &str = "part,id,name,requests,tokens,charged,upstream_cost,margin\r\n";
 
 /// Maximum number of rows, the largest charges first.

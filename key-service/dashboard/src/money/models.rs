@@ -151,7 +151,7 @@ impl CountedKeys {
     }
 }
 
-/// Reports whether a model answers, and how fast. `lately` counts its bills in this hour and the previous one.
+/// Reports whether a model answers, and how fast. `lately` counts the model's bills in this hour and the previous hour.
 fn answers(lately: Option<&UpstreamCalls>) -> String {
     let Some(calls) = lately else {
         return "No answers in the last two hours: it is down, or nobody called it.".into();

@@ -52,7 +52,8 @@ pub(crate) async fn show(
             (Dashboard::asked(visit, &Fields::of([("account", browser.account.clone())])))
         }
     });
-    // A cookie, so that signing in another way, even with a link in another tab, leads to the same page.
+    // The page to open is stored in a cookie, so that signing in another way, even with a link in another tab, leads to
+    // the same page.
     let cookies = AppendHeaders([
         (header::SET_COOKIE, browser.destination_cookie(destination.as_ref())),
         (header::SET_COOKIE, browser.no_session_cookie(Viewer::COOKIE)),
@@ -60,7 +61,8 @@ pub(crate) async fn show(
     Ok((cookies, page).into_response())
 }
 
-/// Asks for a link's token. It follows the `#`, so that only the browser sees it; the script, or a person, fills it in.
+/// Renders a form for a link's token. In the link, the token follows the `#`, so that only the browser sees it. The
+/// script or the person enters the token into the form.
 pub(crate) async fn link(State(app): State<App>, browser: Browser) -> Response {
     form_page(&app, &browser, None, |visit| with_a_code(visit, LINK))
 }

@@ -28,7 +28,7 @@ use key_service_store::store::StoreError;
 pub(crate) enum AlertFinding {
     Event(Event),
     Jump(SpendJump, Option<GroupId>),
-    /// Credit that lasts for this many whole days.
+    /// The remaining credit, and the number of whole days that it will last.
     Credit(NanoUsd, i64),
     Week(Week),
 }

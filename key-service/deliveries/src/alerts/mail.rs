@@ -104,7 +104,8 @@ impl Mailer {
     }
 }
 
-/// Returns the reason why an attempt failed, for the owner. It contains neither addresses nor what the server said.
+/// Returns the reason why an attempt failed, for the owner. The reason contains neither addresses nor the server's
+/// words.
 fn reason(error: &smtp::Error) -> &'static str {
     if error.is_timeout() {
         NO_ANSWER

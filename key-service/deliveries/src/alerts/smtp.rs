@@ -23,7 +23,7 @@ const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
 /// Maximum time to say goodbye after a mail was accepted.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// Why the settings of a mail server cannot be used. It never contains the URL, which may hold a password.
+/// Why the settings of a mail server cannot be used. The message never contains the URL, which may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadMail {
     #[error("must be smtps://user:password@host, smtp://host?tls=required or smtp://host")]

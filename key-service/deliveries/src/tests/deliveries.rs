@@ -318,7 +318,7 @@ async fn make_keys(office: &Office, account: AccountId, n: usize) {
 async fn slow_receivers_of_one_account_leave_places_to_others() {
     let receiver = Receiver::answers(OK).await;
     let office = Office::open();
-    // The greedy account comes first, since accounts are listed oldest first.
+    // The greedy account comes first, because accounts are listed oldest first.
     let (greedy, _) = office.account("greedy").await;
     let (other, _) = office.account("other").await;
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -166,7 +166,7 @@ fn refused(error: Error<MemberRefused>) -> ApiError {
     error.map(said).into()
 }
 
-/// The address that members use: the configured one, or the one that this request was sent to.
+/// The address that members use: the configured address or, without it, the address that this request was sent to.
 pub(crate) struct PublicAddress(String);
 
 impl FromRequestParts<Api> for PublicAddress {

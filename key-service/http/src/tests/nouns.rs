@@ -141,7 +141,7 @@ async fn what_a_change_leaves_out_stays_what_is_null_is_cleared_what_it_has_is_s
         let change = async |name: &str, value: &Value| {
             desk.call(Method::PATCH, &path, json!({ name: value }).to_string()).await
         };
-        // A raise is possible only with a limit. It has tests of its own.
+        // A raise is possible only with a limit, so raises have separate tests.
         for row in sample.settings.iter().filter(|row| !matches!(row.kind, Kind::Raise)) {
             let (name, value) = (row.name, &sample.full[row.name]);
             let before = desk.get(&path).await;

@@ -18,7 +18,7 @@ impl Desk {
         (id_of(&key), plaintext(&key))
     }
 
-    /// Asks for the key with this plaintext as its credential, and returns the answer.
+    /// Presents this plaintext as the credential, asks for the key that it belongs to, and returns the answer.
     async fn own(&self, plaintext: &str) -> Answer {
         let request = Request::get(OWN_KEY).header("authorization", format!("Bearer {plaintext}"));
         self.send(request.body(Body::empty()).unwrap()).await

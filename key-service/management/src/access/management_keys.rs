@@ -19,8 +19,8 @@ use crate::{
 use domain::{access::Access, digest::Digest, event::Actor, governed::Made};
 use key_service_store::store::{Error, ManagementKey, ManagementKeyNotMade, NewManagementKey, StoreError};
 
-/// Maximum number of management keys per account, including revoked ones: they fit on one page, and suffice for a new
-/// key every month for eight years.
+/// Maximum number of management keys per account, including revoked keys. So many fit on one page, and suffice for a
+/// new key every month for eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why a management key was not created or found.
@@ -107,8 +107,8 @@ impl Management {
         made.map(|(_, plaintext)| Once::New(plaintext))
     }
 
-    /// Makes a key with this id, or finds the one that an earlier request with the idempotency key made. The plaintext
-    /// belongs to the new key, and is useless if an earlier one was found.
+    /// Creates a key with this id, or finds the key that an earlier request with the same idempotency key created. The
+    /// plaintext belongs to a new key, and is useless if an earlier key was found.
     async fn make_management_key(
         &self,
         (account, id): (AccountId, ManagementKeyId),

@@ -47,7 +47,7 @@ pub struct MoneyLimit {
     pub after_raise: Option<(Timestamp, NanoUsd)>,
     /// Amount spent; for a window, within the current window.
     pub used: NanoUsd,
-    /// Length of the window and end of the current one; `None` for a lifetime limit.
+    /// Length of the window, and end of the current window; `None` for a lifetime limit.
     pub window: Option<(Per, Timestamp)>,
     /// Whether this limit makes requests fail.
     pub is_reached: bool,

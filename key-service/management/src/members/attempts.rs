@@ -22,7 +22,7 @@ const ATTEMPTS_PER_NAME_AND_PLACE: u64 = 10;
 /// password, and an attacker with a few addresses cannot lock a member out.
 const ATTEMPTS_PER_NAME: u64 = 100;
 
-/// Row of a count. Each count has 65,536 rows, so that callers who never sign in cannot fill the store.
+/// Number of a row in a count. Each count has 65,536 rows, so that callers who never sign in cannot fill the store.
 type CountRow = u16;
 
 /// An attempt that was counted and whose password has not been checked yet.

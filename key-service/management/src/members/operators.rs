@@ -1,7 +1,7 @@
 //! Operators of the installation. They sign in with a link that a command prints, and with a second-factor code.
 //!
-//! They are stored like members, in a special account. Members' links and sessions do not work for operators, nor the
-//! other way round.
+//! They are stored like members, in a special account. Members' links and sessions do not work where operators sign in,
+//! and operators' links and sessions do not work where members sign in.
 
 use shared::secret::ExposeSecret;
 

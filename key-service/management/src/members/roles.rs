@@ -47,7 +47,7 @@ impl Management {
         }
     }
 
-    /// Returns whether the role leads a group that is archived, itself or through its parent.
+    /// Returns whether the role leads a group that is archived, or whose parent is archived.
     pub(crate) async fn is_over(&self, account: AccountId, role: Role) -> Result<bool, StoreError> {
         let Some(id) = role.group() else { return Ok(false) };
         let Some((group, parent)) = self.group_with_parent(account, id).await? else { return Ok(true) };

@@ -169,8 +169,8 @@ impl Management {
         }
     }
 
-    /// Returns a proof that the password was correct, for the page that asks for a code. It is valid for one member,
-    /// visit and password, for a few minutes. Nothing is stored.
+    /// Returns a proof that the password was correct, for the page that asks for a code. The proof is valid for one
+    /// member, visit and password, for a few minutes. It is not stored.
     pub(crate) fn challenge(&self, account: AccountId, member: &Member, visit: &Token) -> String {
         self.challenge_until(account, member, visit, self.clock.now().plus(CHALLENGE_TTL))
     }

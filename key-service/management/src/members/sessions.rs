@@ -85,7 +85,7 @@ pub struct SignInClient<'a> {
 #[derive(Debug)]
 pub struct NewSession {
     pub token: Token,
-    /// Mark that makes the browser a known one.
+    /// Mark by which the browser is recognised at later sign-ins.
     pub browser: KnownBrowser,
 }
 

@@ -38,7 +38,7 @@ impl Management {
     /// Signs a member in with a password.
     ///
     /// An unknown account or name takes the same steps and time as a wrong password. Attempts are counted before the
-    /// check, so that concurrent attempts count too; successful ones are uncounted.
+    /// check, so that concurrent attempts count too. Successful attempts are uncounted afterwards.
     pub async fn sign_in(&self, attempt: SignIn<'_>) -> Result<SignInStep, Error<MemberRefused>> {
         let SignIn { account: account_name, name, password, client, visit } = attempt;
         let counted = match self.known_mark(account_name, name, client.known) {
@@ -122,7 +122,7 @@ impl Management {
 }
 
 /// Returns the part of an address that identifies a caller: an IPv4 address, or the /64 network of an IPv6 address,
-/// since the network's owner can use any address in it. Text that is not an address stays unchanged.
+/// because the network's owner can use any address in it. Text that is not an address stays unchanged.
 fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {

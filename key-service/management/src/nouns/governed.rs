@@ -34,7 +34,7 @@ impl<T> From<Made<T>> for Issued<T> {
     }
 }
 
-/// An actor in an account.
+/// An account, and the actor who makes changes in it.
 pub struct Acting<'a> {
     pub(crate) management: &'a Management,
     pub(crate) account: AccountId,

@@ -140,7 +140,7 @@ impl Management {
         self.store.revoke_key(account, key, &self.act(actor)).await.map(drop)
     }
 
-    /// Reads a group and its parent, as far as the account has them.
+    /// Reads a group and its parent; `None` if the account does not have the group.
     pub(crate) async fn group_with_parent(
         &self,
         account: AccountId,

@@ -141,7 +141,8 @@ impl Management {
         found.ok_or(Error::Refused(Refused::NotFound(Noun::Webhook)))
     }
 
-    /// Queues a `webhook.test` event for a webhook, even a disabled one, and returns it as JSON. It is sent once.
+    /// Queues a `webhook.test` event for a webhook, even a disabled one, and returns the event as JSON. The event is
+    /// sent once.
     pub async fn test_webhook(&self, account: AccountId, id: WebhookId) -> Result<String, Error<Refused>> {
         self.check_room().await?;
         let now = self.clock.now();

@@ -35,7 +35,7 @@ impl Management {
     pub async fn spend_jumps(&self, account: AccountId) -> Result<Vec<SpendJump>, StoreError> {
         let _permit = self.read_permit(account).await?;
         let now = self.clock.now();
-        // The last full hour and the current one, since sums are kept by hour.
+        // Recent spend covers the last full hour and the current hour, because sums are kept by hour.
         let begin = Hour(Hour::of(now).0 - 1);
         let minutes = (now.millis() - begin.begins().millis()) / MILLIS_OF_A_MINUTE;
         let minutes = u32::try_from(minutes).unwrap_or(u32::MAX);

@@ -26,7 +26,7 @@ pub enum MarginOf {
     Group(Option<GroupId>),
     /// All keys except those with the largest charges.
     OtherKeys,
-    /// Keys without a group, and groups that were not compared because the account has too many.
+    /// Keys without a group, and groups that were not compared because the account has too many groups.
     OtherGroups,
 }
 
@@ -39,8 +39,8 @@ pub struct Margins {
 }
 
 impl Management {
-    /// Returns the margins on these days. By key, the [`MARGIN_KEYS`] keys with the largest charges are listed and all
-    /// others are summed.
+    /// Returns the margins on these days. If margins are split by key, the [`MARGIN_KEYS`] keys with the largest
+    /// charges are listed, and all others are summed.
     pub async fn margins(
         &self,
         account: AccountId,

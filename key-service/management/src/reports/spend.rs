@@ -50,13 +50,13 @@ pub enum SpendPart {
     User(Option<String>),
     /// An upstream, under its name in the catalogue; `None` for bills without an upstream.
     Upstream(Option<String>),
-    /// Keys that were not compared because the range has too many.
+    /// Keys that were not compared because the range has too many keys.
     OtherKeys,
-    /// Keys without a group, and groups that were not compared because the account has too many.
+    /// Keys without a group, and groups that were not compared because the account has too many groups.
     OtherGroups,
     /// Users without separate sums: on a day with many users, later ones are summed together.
     OtherUsers,
-    /// Bills that were not read because the range has too many.
+    /// Bills that were not read because the range has too many bills.
     OtherBills,
 }
 
@@ -393,7 +393,7 @@ impl Management {
     }
 }
 
-/// Adds up the lines of each key, as far as they belong to these days.
+/// Adds up each key's lines, counting only what belongs to these days.
 fn by_key(range: &LocalDays, lines: impl Iterator<Item = UsageLine>) -> HashMap<KeyId, Sums> {
     lines.fold(HashMap::new(), |mut sums, line| {
         let sum: &mut Sums = sums.entry(line.payer.key).or_default();

@@ -40,7 +40,7 @@ pub struct Trouble {
     pub nearly: Vec<TroubledKey>,
     /// Keys that expire within a week.
     pub expiring: Vec<TroubledKey>,
-    /// All refused calls of the account; empty for a group, since calls are not counted by group.
+    /// All refused calls of the account; empty for a group, because calls are not counted by group.
     pub refused: RefusedLately,
     /// Reached limits of these keys.
     pub limits: ReachedLimits,

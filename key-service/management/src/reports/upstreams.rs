@@ -14,8 +14,8 @@ impl Management {
         self.store.upstream_calls(Hour(now - UPSTREAM_HOURS + 1)).await
     }
 
-    /// Returns the counts of bills by model id, in this hour and the previous one. Whether a model answers is not
-    /// confidential to the accounts that use it.
+    /// Returns the counts of bills by model id, in this hour and the previous one. Every account may see them, because
+    /// whether a model answers reveals nothing about the accounts that use it.
     pub async fn models_lately(&self) -> Result<BTreeMap<String, UpstreamCalls>, StoreError> {
         let Hour(now) = Hour::of(self.clock.now());
         let mut models: BTreeMap<String, UpstreamCalls> = BTreeMap::new();

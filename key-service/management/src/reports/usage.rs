@@ -67,7 +67,7 @@ impl Grouping {
 pub struct UsageSearch {
     pub days: RangeInclusive<Day>,
     pub key: Option<KeyId>,
-    /// Sums only keys that were in this group or one of its child groups.
+    /// Includes only keys while they were in this group or one of its child groups.
     pub group: Option<GroupId>,
     /// The group that the caller is limited to.
     pub within: Option<GroupId>,

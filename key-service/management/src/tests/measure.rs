@@ -52,7 +52,7 @@ const AT_ONCE: usize = 32;
 const LISTINGS: usize = 11;
 /// A limit that is never reached, but takes as much space and time as any other.
 const NEVER_REACHED: u64 = 1_000_000_000;
-/// Numbers of requests in a batch.
+/// Batch sizes to measure, in requests.
 const BATCHES: [u64; 4] = [1, 4, 16, 64];
 /// Number of measurements for each batch size.
 const ROUNDS: u64 = 15;

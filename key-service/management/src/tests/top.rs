@@ -43,7 +43,7 @@ fn all(parts: &SpendParts) -> u64 {
     parts.keys().map(|part| requests(parts, part)).sum()
 }
 
-/// Creates keys, each in a separate group. The last was used today, all others yesterday.
+/// Creates keys, each in a separate group. The last key was used today, and all others were used yesterday.
 async fn with_a_new_key(keys: u8) -> Billed {
     let mut billed = Billed::open().await;
     for n in 0..keys {

@@ -7,7 +7,7 @@ use crate::site::paths::{HOME, SIGN_IN};
 /// Maximum length of an address in bytes. A list with all filters set needs about 300.
 const MAX_BYTES: usize = 1_000;
 
-/// Path and query of a dashboard page. It is never any other address, so it is safe to redirect to it.
+/// Path and query of a dashboard page. Redirecting to it is safe, because it is never any other address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination(String);
 

@@ -53,8 +53,8 @@ pub(crate) fn mark() -> Markup {
     }
 }
 
-/// Renders a field with a hint below it. The input must have this id. It must refer to the hint by `aria-describedby`,
-/// so that the hint does not become part of its name.
+/// Renders a field with a hint below it. The input must have this id, and must refer to the hint by `aria-describedby`,
+/// so that the hint does not become part of the input's name.
 pub fn hinted(id: &str, name: &str, hint: &str, input: &Markup) -> Markup {
     html! {
         div.field {

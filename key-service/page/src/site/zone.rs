@@ -68,8 +68,8 @@ impl Zone {
         self.name == UTC
     }
 
-    /// Returns whether the zone has been a whole number of hours from UTC at an instant, so that its days begin with an
-    /// hour that is counted.
+    /// Returns whether the zone's offset from UTC was a whole number of hours at an instant, so that its days begin
+    /// with an hour that is counted.
     pub fn has_full_hours(&self, at: Timestamp) -> bool {
         self.offset(at) % 3_600 == 0
     }

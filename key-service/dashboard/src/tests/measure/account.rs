@@ -40,7 +40,7 @@ const TOGETHER: u64 = 8;
 const AT_ONCE: usize = 32;
 /// Number of management keys and of webhooks, far below their limits.
 const FEW: u64 = 10;
-/// Words in labels.
+/// Words for the labels of keys and groups.
 const TOWNS: [&str; 4] = ["Berlin", "Lagos", "Lima", "Osaka"];
 
 fn smaller() -> u64 {
@@ -102,7 +102,7 @@ async fn refuse(store: &Store, account: AccountId, end: Timestamp) {
 }
 
 async fn make_groups(store: &Store, account: AccountId, end: Timestamp) {
-    // Parents first. A child group changes its parent, so groups are created one after another.
+    // Parents are created first. Creating a child group changes its parent, so groups are created one after another.
     for n in 0..*GROUPS {
         let id = group_id(n, end);
         let mut group = Group::new(id, id.created_at().to_whole_seconds());
