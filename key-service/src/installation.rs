@@ -83,8 +83,8 @@ impl Installation {
         Ok((opened, is_there))
     }
 
-    /// Opens the configured store to serve. If the store is not up, waits for it: after a reboot, it may start last.
-    /// Fails at once if waiting cannot help.
+    /// Opens the configured store to serve. If the store is not up, waits for it, because after a reboot, the store may
+    /// start last. Fails at once if waiting cannot help.
     pub async fn open_when_up(
         common: &Common,
         options: &Options,

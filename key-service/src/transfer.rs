@@ -62,8 +62,8 @@ pub(crate) async fn copy(
     Ok(())
 }
 
-/// Refuses copies that are not possible before anything is opened, because a missing file would be created when it is
-/// opened.
+/// Refuses impossible copies. This happens before anything is opened, because a missing file would be created when it
+/// is opened.
 fn check_urls(from: &SecretString, to: &SecretString) -> anyhow::Result<()> {
     ensure!(from.expose_secret() != to.expose_secret(), "--to: is the same store as --from");
     for (flag, url) in [("--from", from), ("--to", to)] {

@@ -1,5 +1,5 @@
-//! Computes what a journal entry adds to the counters of its day. For a correction, this requires the bill that it
-//! corrects.
+//! Computes what a journal entry adds to the counters of its day. For an entry that corrects an earlier bill, this
+//! requires the earlier bill.
 
 use std::collections::HashMap;
 

@@ -40,7 +40,7 @@ const INDEXES: [Index; 7] = [
 /// Number of keys or groups to check again at a time.
 const DOUBTED_AT_ONCE: usize = 50;
 /// How many times to try to read a key together with its entries at one moment. An attempt fails if the key's settings
-/// change during it.
+/// change at the same time.
 const ATTEMPTS: u32 = 10;
 const ID: usize = 16;
 

@@ -41,7 +41,7 @@ impl Books<'_> {
                 *paid.entry(group).or_default() += i128::from(change.nanos());
             }
             for (id, record) in groups.into_iter().zip(&records) {
-                // A missing record is reported with the indexes.
+                // A missing record is reported by the check of the indexes.
                 let Some(record) = record else { continue };
                 let Balance::<Group> { of, .. } = value(record)?;
                 auditor.wallet(id, &of, paid.remove(&id).unwrap_or_default());

@@ -62,7 +62,7 @@ pub(super) const REASONS: [(&str, &str); 12] = [
     ("rate_limit_exceeded", "rate limit reached"),
 ];
 
-/// Shows a reason as a link to the page where it can be fixed. `key` is the path of the key's page.
+/// Shows a reason as a link to the page where its cause can be fixed. `key` is the path of the key's page.
 pub(super) fn reason(reason: &str, key: &str) -> Markup {
     let page = match reason {
         "insufficient_credits" => "/dashboard/credit",

@@ -142,7 +142,7 @@ pub(super) async fn create(
     }
 }
 
-/// Renders the list again with the fault at the URL.
+/// Renders the list again, with the fault next to the field for the URL.
 async fn again(app: &App, viewer: &Viewer, form: &Fields, wrong: &str) -> Result<Response, Failure> {
     Ok(refused_form(whole(app, viewer, Entered::refused(form, &Fault::of("url", wrong))).await?))
 }

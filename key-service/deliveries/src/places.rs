@@ -84,7 +84,7 @@ impl Places {
         let free = MAX_ATTEMPTS - taken.places;
         let of_account = taken.accounts.entry(account).or_default();
         let left = free.saturating_sub(FREE_FOR_EACH * of_account.places) / (FREE_FOR_EACH + 1);
-        // An account without a slot may take the last free one.
+        // An account without a slot may take the last free slot.
         let left = if of_account.places == 0 { left.max(1).min(free) } else { left };
         let of_webhook = of_account.webhooks.entry(webhook).or_default();
         let more = left.min(MAX_ATTEMPTS_OF_A_WEBHOOK - of_webhook.places);

@@ -86,7 +86,7 @@ async fn authenticate(parts: &Parts, api: &Api) -> Result<OperatorKey, ApiError>
     })
 }
 
-/// Finds the account in the path. Returns it, and the request's operator key as its governor.
+/// Finds the account in the path. Returns the account, and the request's operator key as the account's governor.
 pub(crate) async fn account_and_governor(
     parts: &mut Parts,
     api: &Api,

@@ -5,7 +5,7 @@ use shared::wire::Route;
 /// The API that serves a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
-    /// For management keys, which name the account, and for API keys.
+    /// For API keys, and for management keys, which determine the account.
     Management,
     /// For operator keys. The path names the account.
     Operator,

@@ -1,5 +1,5 @@
-//! Operator keys: the list, creating one, rotating one, and revoking one. Creating or rotating a key requires a
-//! second-factor code, so that a stolen session cannot obtain a key.
+//! Pages about operator keys: the list, and creating, rotating and revoking a key. Creating or rotating a key requires
+//! a second-factor code, so that a stolen session cannot obtain a key.
 
 mod form;
 

@@ -23,7 +23,8 @@ use shared_catalog::Catalog;
 use shared_config::current::Current;
 
 mod catalogue;
-/// Accounts: the list, the page of an account, creating one, adding credit, refunds, and suspending or closing one.
+/// Accounts: the list, the page of an account, creating an account, adding credit, refunds, and suspending or closing
+/// an account.
 mod customers {
     pub(crate) mod account;
     pub(crate) mod accounts;

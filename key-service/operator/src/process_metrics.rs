@@ -1,5 +1,5 @@
-//! Metrics of this process, read from the Prometheus text format. In `faregate` they include the gateway's metrics;
-//! otherwise those are on the gateways' admin ports.
+//! Metrics of this process, read from the Prometheus text format. In `faregate` they include the gateway's metrics.
+//! Otherwise, the gateways' metrics are on the gateways' admin ports.
 
 use std::sync::Arc;
 

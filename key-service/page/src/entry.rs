@@ -71,7 +71,7 @@ impl<'a> Entered<'a> {
         Self { focus: Some(name), ..self }
     }
 
-    /// Asks for times in this zone. The fields have them in UTC.
+    /// Shows times in this zone, and asks for times in it. The form's fields contain the times in UTC.
     #[must_use]
     pub const fn in_zone(self, zone: &'a Zone) -> Self {
         Self { zone: Some(zone), ..self }

@@ -95,8 +95,8 @@ impl Pagination {
         }
     }
 
-    /// Returns whether the previous page is the first page. To have only one cursor is not enough: after many links
-    /// back, an address that kept only the last cursors also has one cursor left.
+    /// Returns whether the previous page is the first page. Having only one cursor does not prove this: after many
+    /// links back, an address that kept only the last cursors also has one cursor left.
     fn is_second(&self) -> bool {
         self.0.len() == 1 && self.rows_before() <= ROWS_ON_PAGE as u64
     }

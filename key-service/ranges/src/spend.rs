@@ -56,7 +56,7 @@ pub enum SpendScope {
     Group(GroupId),
 }
 
-/// What an address asks to see of the spend.
+/// Which spend an address asks to see, and how it is to be divided.
 pub struct SpendView {
     pub scope: SpendScope,
     pub range: Range,
@@ -93,8 +93,8 @@ impl SpendView {
         PARTS_BY.into_iter().take(most)
     }
 
-    /// Returns what a bar of the chart covers: an hour if the range is a single day, otherwise a day. The sums of users
-    /// are only by day.
+    /// Returns what a bar of the chart covers: an hour if the range is a single day, otherwise a day. Sums by user
+    /// exist only by day.
     pub(crate) fn step(&self) -> ChartStep {
         let is_of_a_day = self.range.days.start() == self.range.days.end();
         if is_of_a_day && self.by != SpendBy::User { ChartStep::Hour } else { ChartStep::Day }

@@ -148,7 +148,7 @@ pub fn without_raises(form: &Fields) -> Fields {
 /// How to raise a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RaiseTerms {
-    /// Selects the limit: its reset, or [`NEVER`] for the limit that is never reset.
+    /// Selects the limit by how often it is reset, or by [`NEVER`] if it is never reset.
     pub resets: &'static str,
     /// The new limit, in percent of the normal limit. A raise that applies now does not change the normal limit.
     pub percent: u32,
@@ -161,10 +161,10 @@ pub fn raised_today(form: &Fields, resets: &str, now: Timestamp) -> Option<(Fiel
     raised(form, resets, 200, Per::Day.end(now), true)
 }
 
-/// Returns a form's texts in which a limit is raised to `percent`, and the name of the field with the new amount. `None`
-/// if there is no such limit. If `from_raise` is true, the percents count from the raise that the form has. Otherwise
-/// they count from the normal limit, so raising twice has the same effect as raising once. The amount is empty if it
-/// would not be above the limit, or would be below the raise.
+/// Returns a form's texts in which a limit is raised to `percent`, and the name of the field with the new amount.
+/// `None` if there is no such limit. If `from_raise` is true, `percent` is relative to the raise in the form.
+/// Otherwise, it is relative to the normal limit, so raising twice has the same effect as raising once. The amount is
+/// empty if it would not be above the limit, or would be below the raise.
 pub(crate) fn raised(
     form: &Fields,
     resets: &str,

@@ -214,7 +214,7 @@ const FURTHER: [NamedRate; 5] = [
     ("Audio out", "Tokens of audio in the output", |rates| rates.audio_output),
 ];
 
-/// Lists the rates to show: the basic ones, and those that differ from prompt and output for some model in any tier.
+/// Lists the rates to show: the basic rates, and those that differ from prompt and output for some model in any tier.
 fn rates(models: &[Model]) -> Vec<NamedRate> {
     let of_model = |model: &Model| {
         let tiers: Vec<Rates> = model.price.tiers.iter().map(|tier| tier.rates).collect();

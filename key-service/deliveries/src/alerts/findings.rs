@@ -201,7 +201,7 @@ impl<'a> Findings<'a> {
         })
     }
 
-    /// Returns what only a message about a single finding says.
+    /// Returns the lines that only a message about a single finding contains.
     async fn details(&self, finding: &AlertFinding) -> Result<Vec<String>, StoreError> {
         Ok(match finding {
             AlertFinding::Event(event) => {

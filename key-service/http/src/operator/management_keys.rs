@@ -41,7 +41,7 @@ impl Filtered for ManagementKey {
     }
 }
 
-/// Settings of a new management key, as a body gives them.
+/// Settings of a new management key, from a request's body.
 #[derive(Default)]
 struct KeyDraft {
     name: String,

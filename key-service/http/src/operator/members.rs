@@ -43,7 +43,7 @@ impl Filtered for Member {
     }
 }
 
-/// Settings of a new member, as a body gives them.
+/// Settings of a new member, from a request's body.
 struct MemberDraft {
     name: String,
     role: String,

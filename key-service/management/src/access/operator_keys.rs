@@ -38,7 +38,7 @@ pub enum OperatorKeyRefused {
     /// No operator key has this id.
     #[error("there is no such operator key")]
     NotFound,
-    /// A key that has ended cannot be rotated.
+    /// A key that has expired or was revoked cannot be rotated.
     #[error("this operator key is revoked or has expired; create another one")]
     Ended,
     /// A key without a scope could do nothing.

@@ -40,7 +40,7 @@ impl NewDeposit {
 /// A refund, a chargeback or a correction.
 #[derive(Clone, Debug)]
 pub struct NewRefund {
-    /// Id of the refund itself. Payments and refunds of an account share their ids.
+    /// Id of the refund itself. No two payments or refunds of an account have the same id.
     pub payment_id: PaymentId,
     pub amount: NanoUsd,
     pub from: PaidTo,
@@ -194,7 +194,7 @@ impl Listed for Deposit {
             }
             None => None,
         };
-        // One payment more than requested is read to see whether there are more.
+        // One payment more than requested is read, to see whether more payments follow.
         let limit = listing.limit.saturating_add(1);
         Ok(Page::of(store.payments(account, first.as_ref(), *order, limit).await?, listing.limit))
     }

@@ -87,7 +87,7 @@ impl Listed for Event {
             }
             None => None,
         };
-        // One event more than requested is read to see whether there are more.
+        // One event more than requested is read, to see whether more events follow.
         let (order, limit) = (listing.order, listing.limit.saturating_add(1).min(READ_AT_ONCE));
         let mut items = Vec::new();
         loop {

@@ -118,7 +118,7 @@ impl Listed for Bill {
         };
         let mut items = Vec::new();
         loop {
-            // One entry more than fits is read to see whether there are more.
+            // One entry more than fits on the page is read, to see whether more entries follow.
             let wanted = READ_AT_ONCE.min(listing.limit - items.len() + 1);
             let Found { found: entries, next } = management.entries(account, listing, behind, wanted).await?;
             for entry in entries {

@@ -176,7 +176,7 @@ impl Management {
             return self.find_by_name(account, search).await;
         }
         let now = self.clock.now();
-        // If every key matches, one more than fits is read to see whether there are more.
+        // If every key matches, one key more than fits on the page is read, to see whether more keys follow.
         let together = groups.filter(|groups| groups.len() <= READ_TOGETHER);
         let has_all = groups.is_none() || together.is_some();
         let is_filtered = !has_all || !search.text.is_empty() || search.condition.is_some();
@@ -292,7 +292,7 @@ impl Management {
             let was_last = names.len() < READ_AT_ONCE;
             let mut looked_at: Vec<(KeyId, bool)> =
                 names.iter().map(|name| (name.id, has_words(name))).collect();
-            // One key more than fits is read to see whether there are more.
+            // One matching key more than fits on the page is looked for, to see whether more keys follow.
             let mut matching = looked_at.iter().enumerate().filter(|(_, (_, matches))| *matches);
             let enough = matching.nth(search.limit).map(|(place, _)| place + 1);
             looked_at.truncate(enough.unwrap_or(looked_at.len()));

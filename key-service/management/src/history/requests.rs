@@ -107,7 +107,7 @@ impl Management {
     }
 }
 
-/// Merges two lists, newest first.
+/// Merges billed and refused requests into one list, newest first.
 struct MergedRequests {
     billed: Peekable<vec::IntoIter<JournalEntry>>,
     refused: Peekable<vec::IntoIter<RefusedCall>>,

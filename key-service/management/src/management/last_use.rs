@@ -18,7 +18,7 @@ const RECORD_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Default)]
 pub(crate) struct LastUses(Arc<Mutex<HashSet<Principal>>>);
 
-/// A write in progress, until dropped.
+/// A write in progress. It counts as finished when this value is dropped.
 struct UnderWay {
     uses: LastUses,
     key: Principal,

@@ -22,7 +22,7 @@ pub struct MutedAlarms {
 }
 
 impl Management {
-    /// Mutes these alarms for a member for a week, replacing those muted before.
+    /// Mutes these alarms for a member for a week, replacing the alarms that were muted before.
     pub async fn mute_alarms(
         &self,
         account: AccountId,
@@ -57,7 +57,7 @@ impl Management {
     }
 }
 
-/// Names the record of a member, who has at most one.
+/// Returns the name of the record with a member's muted alarms. Each member has at most one such record.
 fn name_of(member: MemberId) -> Digest {
     Digest::of(member.as_bytes())
 }

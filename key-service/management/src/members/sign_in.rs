@@ -105,7 +105,8 @@ impl Management {
         match &judged {
             Ok(None) => {}
             Ok(Some(_)) => self.forget_attempts(counted).await?,
-            // An unchecked attempt is not a failure. The store's outage has already been reported.
+            // An attempt whose password could not be checked does not count as failed. The store's outage has already
+            // been reported.
             Err(_) => drop(self.take_attempt_back(counted).await),
         }
         judged

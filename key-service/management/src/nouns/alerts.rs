@@ -31,7 +31,7 @@ use key_service_store::store::{AlertTest, AlertTestOutcome, Error, StoreError};
 
 /// Maximum number of alerts in an account: one for each team and channel, with some to spare.
 pub const MAX_ALERTS: u64 = 20;
-/// Kind of a test message, in place of a rule.
+/// Kind of a test message. Other messages have the name of their alert's rule as their kind.
 pub const TEST_MESSAGE: &str = "test";
 
 impl Governed for Alert {
@@ -236,7 +236,7 @@ impl Management {
     }
 }
 
-/// Returns the event that tests an alert of the account's webhooks.
+/// Returns the event that tests an alert whose channel is the account's webhooks.
 fn test_of(alert: &Alert) -> EventKind {
     EventKind::AlertRaised {
         alert_id: alert.id,

@@ -34,7 +34,7 @@ pub trait Listed: Sized + Send + Sync + 'static {
     /// Id of the object, and cursor of the listing.
     type Id: Copy + Serialize + Send + Sync;
     type Filter: Clone + Send + Sync;
-    /// Name of the object with an article, in messages.
+    /// Name of this kind of object with an article, for messages, such as `an account`.
     const NAME: &'static str;
 
     fn id(&self) -> Self::Id;
@@ -65,7 +65,7 @@ pub struct Listing<T: Listed> {
     pub limit: usize,
 }
 
-/// Some of an account's objects.
+/// A page of an account's objects.
 #[derive(Debug)]
 pub struct Page<T> {
     /// The objects in the requested order.
@@ -130,8 +130,8 @@ pub struct GroupFilter {
     pub metadata: MetadataFilter,
 }
 
-/// Reads the first `limit` wanted objects after `after`. `read` reads a number of objects after a given one; if it
-/// returns fewer, they are the last.
+/// Reads the first `limit` wanted objects after `after`. `read` gets an object and a number, and reads that many
+/// objects after the object. If it returns fewer objects, none follow.
 pub(crate) async fn wanted<'a, T: Listed>(
     listing: &Listing<T>,
     is_filtered: bool,
@@ -139,7 +139,7 @@ pub(crate) async fn wanted<'a, T: Listed>(
     is_wanted: impl Fn(&T) -> bool,
 ) -> Result<Page<T>, StoreError> {
     let (mut items, mut after) = (Vec::new(), listing.after);
-    // One object more than requested is read to see whether there are more.
+    // One object more than requested is read, to see whether more objects follow.
     let at_once = if is_filtered { READ_AT_ONCE } else { listing.limit.saturating_add(1) };
     loop {
         let objects = read(after, at_once).await?;

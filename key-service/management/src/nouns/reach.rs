@@ -56,7 +56,7 @@ impl Management {
         Ok([group, found.and_then(|group| group.spend.parent)])
     }
 
-    /// Lists the reached group and its child groups; `None` if the whole account is within reach.
+    /// Lists the group that the reach is limited to, and its child groups; `None` if the whole account is within reach.
     pub(crate) async fn groups_in(
         &self,
         AccountReach { account, group }: AccountReach,

@@ -13,7 +13,7 @@ pub struct LocalDays {
 }
 
 impl LocalDays {
-    /// Returns days of UTC.
+    /// Returns these days as days in UTC.
     pub const fn utc(days: RangeInclusive<Day>) -> Self {
         Self { days, hours: LocalHours::UTC }
     }
@@ -23,8 +23,8 @@ impl LocalDays {
         self.hours.utc_days(&self.days)
     }
 
-    /// Splits the sums of a day in UTC into hours of the zone, and leaves out hours of other days. What was counted
-    /// without its hour belongs to the first hour.
+    /// Splits the sums of a day in UTC into hours of the zone, and leaves out hours of other days. Counts whose hour is
+    /// unknown are put into the first hour of the day in UTC.
     pub(super) fn hours_of(&self, day: Day, whole: Sums, hours: &HoursOfDay) -> Vec<(Hour, Sums)> {
         let left = whole.less(hours.total().into());
         let unknown = (left != Sums::default()).then_some((Hour::in_day(day, 0), left));

@@ -29,7 +29,7 @@ pub const DAYS: i64 = RATE_DAYS;
 pub enum SpendBy {
     Model,
     Key,
-    /// The key's group at the time.
+    /// The key's group at the time of the bill.
     Group,
     /// The parent of that group, or the group itself if it had no parent.
     TopGroup,

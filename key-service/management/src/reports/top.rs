@@ -2,7 +2,8 @@
 //!
 //! They have no index, so the sums of the range are read and compared. A page reads a bounded number of sums. If there
 //! are more, it shows candidates: the largest payers in a sample of the range's bills, and the largest spenders of all
-//! time. The candidates' sums are exact. Everything else is one further part, which says that not all were compared.
+//! time. The candidates' sums are exact. All other keys or groups form one further part, which says that not all of
+//! them were compared.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
@@ -29,10 +30,10 @@ const FROM_SAMPLE: usize = 7;
 
 /// Minimum number of groups listed separately if the account has more than are compared.
 const TOP_GROUPS: usize = 40;
-/// The largest spenders are looked for among this many newest groups.
+/// Number of newest groups among which the largest spenders are looked for.
 const GROUPS_LOOKED_AT: usize = 2_000;
 
-/// A group's candidates are looked for among this many of the account's top keys and of the group's newest keys.
+/// Number of the account's top keys, and of the group's newest keys, among which a group's candidates are looked for.
 const KEYS_LOOKED_AT: usize = 100;
 
 /// Number of positions in the range from which bills are sampled.
@@ -63,7 +64,7 @@ impl Management {
         self.store.top_spending(account, None, limit).await
     }
 
-    /// Reads the sums of all keys on these days; `None` if there are more than are compared.
+    /// Reads the sums of all keys on these days; `None` if there are too many sums to compare.
     pub(super) async fn compared_lines(
         &self,
         account: AccountId,

@@ -66,7 +66,7 @@ impl Management {
         let counts = self.keys_refused_today(account).await?;
         let groups = self.groups_in(reach).await?;
         let few = self.few_keys(account, groups.as_deref()).await?;
-        // For a group, more of the account's keys are read, and the group's are picked out.
+        // For a group, more of the account's keys are read, and the group's keys are selected from them.
         let most = |of: usize| if reach.group.is_some() { 3 * of } else { of };
         let mut ids: Vec<KeyId> = counts.iter().map(|(id, _)| *id).take(most(REFUSED_KEYS)).collect();
         ids.extend(self.store.last_told_keys(account, most(THRESHOLDS)).await?);

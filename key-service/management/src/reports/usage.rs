@@ -26,7 +26,7 @@ pub enum Grouping {
     Day,
     Hour,
     Key,
-    /// The key's group at the time.
+    /// The key's group at the time of the bill.
     Group,
     /// The parent of that group, or the group itself if it had no parent.
     TopGroup,

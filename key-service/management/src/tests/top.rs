@@ -198,7 +198,7 @@ async fn keys_in_trouble_are_as_many_on_the_first_page_in_a_group_and_in_the_lis
     assert_eq!(listed(whole, None).await, (0..52).map(key).collect());
     assert_eq!(listed(whole, Some(group(0))).await, (0..45).map(key).collect());
 
-    // With many keys, it does not check all of them, and reports that.
+    // With many keys, `trouble` does not check all of them, and reports that it has not.
     for n in 53..=255 {
         billed.key(n, None).await;
     }

@@ -79,7 +79,7 @@ pub(crate) fn payment_id(form: &Fields, field: &'static str) -> Result<PaymentId
     })
 }
 
-/// Turns a refused payment or refund into a fault at its field.
+/// Turns the refusal of a payment or refund into a fault at the field that caused it.
 pub(crate) fn payment_fault(error: Error<PaymentRefused>) -> Result<Fault, Failure> {
     let refused = match error {
         Error::Refused(refused) => refused,
@@ -100,7 +100,7 @@ pub(crate) fn payment_fault(error: Error<PaymentRefused>) -> Result<Fault, Failu
     Ok(Fault::of(field, sentence(&refused.to_string())))
 }
 
-/// Turns a refused account into a fault at its field.
+/// Turns the refusal of an account into a fault at the field that caused it.
 pub(crate) fn fault(error: Error<AccountRefused>) -> Result<Fault, Failure> {
     match error {
         Error::Refused(AccountRefused::NotFound) => Err(Failure::NotFound),

@@ -50,7 +50,7 @@ fn read(form: &Fields) -> Result<(&str, NanoUsd), Fault> {
     Ok((name, amount(form, NanoUsd::ZERO)?))
 }
 
-/// Creates the account. Its name is unique, so a form that is sent twice creates only one.
+/// Creates the account. Its name is unique, so a form that is sent twice creates only one account.
 pub(crate) async fn create(
     State(app): State<App>,
     OperatorAct(ActOf { viewer: operator, form }): OperatorAct,

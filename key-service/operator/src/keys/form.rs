@@ -107,7 +107,7 @@ pub(super) fn read(form: &Fields) -> Result<OperatorKeySettings, Fault> {
     })
 }
 
-/// Turns a refused key into a fault at its field.
+/// Turns the refusal of a key into a fault at the field that caused it.
 pub(super) fn fault(error: Error<OperatorKeyRefused>) -> Result<Fault, Failure> {
     let Error::Refused(refused) = error else { return Err(error.into()) };
     let field = match refused {

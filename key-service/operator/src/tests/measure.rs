@@ -47,9 +47,9 @@ use tower::ServiceExt;
 use crate::{process_metrics::ProgramFacts, router};
 
 const ACCOUNTS: usize = 10_000;
-/// Number of accounts that spend every day: the newest ones, filling one page of the list.
+/// Number of accounts that spend every day: the newest accounts, which fill one page of the list.
 const SPENDING: usize = 50;
-/// Number of days on which they spend on each model.
+/// Number of days on which these accounts spend money on each model.
 const DAYS: u64 = 30;
 const MODELS: [&str; 7] = ["a", "b", "c", "d", "e", "f", "g"];
 /// Number of loads of each page.

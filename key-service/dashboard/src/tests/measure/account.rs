@@ -40,7 +40,7 @@ const TOGETHER: u64 = 8;
 const AT_ONCE: usize = 32;
 /// Number of management keys and of webhooks, far below their limits.
 const FEW: u64 = 10;
-/// Words for the labels of keys and groups.
+/// Words for the labels of keys.
 const TOWNS: [&str; 4] = ["Berlin", "Lagos", "Lima", "Osaka"];
 
 fn smaller() -> u64 {
