@@ -155,7 +155,7 @@ fn compare(catalog: &Catalog, file: &Path, out: &mut (dyn Write + Send)) -> anyh
     }
 }
 
-/// Writes what the catalogue promises but the servers do not offer. Fails if there is such a promise. A server that
+/// Writes what the catalogue promises but the servers do not offer. Fails if there is anything to write. A server that
 /// does not answer does not count as a failure.
 async fn ask(catalog: &Catalog, out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     let mut broken = 0;

@@ -214,7 +214,7 @@ fn says(fault: AlertFault) -> String {
     sentence(&format!("this {fault}").replace('`', ""))
 }
 
-/// Reads the form. Everything else is checked when the alert is created.
+/// Reads the form. What is not checked here is checked when the alert is created.
 fn settings(form: &Fields) -> Result<AlertPatch, Fault> {
     let number = |field: &str, max: u64| match form.get(field).trim() {
         "" => Ok(None),

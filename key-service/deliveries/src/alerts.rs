@@ -35,7 +35,7 @@ use message::AlertMessage;
 pub use mail::Mailer;
 pub use smtp::BadMail;
 
-/// Maximum number of events that one look considers for an alert, so that a busy account leaves time for others.
+/// Maximum number of events that one check considers for an alert, so that a busy account leaves time for others.
 const EVENTS_AT_ONCE: usize = 256;
 
 /// Considers alerts and sends their messages.
@@ -49,7 +49,7 @@ pub struct Alerts {
     mailer: Option<Mailer>,
 }
 
-/// A look at an account. Data that several alerts need is read only once.
+/// One check of an account's alerts. Data that several alerts need is read only once.
 struct AccountLook<'a> {
     findings: Findings<'a>,
     /// Pages of events, each under the number of the event before the page.

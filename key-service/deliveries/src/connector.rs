@@ -67,7 +67,7 @@ impl Connector {
         Self { resolver, allowed: allowed.into() }
     }
 
-    /// Connects to the URL's host. If any of its addresses is refused, it connects to none.
+    /// Connects to the URL's host. If any of the host's addresses is refused, connects to none of them.
     async fn connect(self, url: Uri) -> Result<TokioIo<FairRead<TcpStream>>, NotConnected> {
         let host = url.host().and_then(Host::parse).ok_or(NotConnected::NoHost)?;
         let name = match &host {

@@ -58,8 +58,8 @@ pub(super) fn unwritable(error: &serde_json::Error) -> ApiError {
     ApiError::internal()
 }
 
-/// The listing failed midway. As an error of the body, this breaks the connection, so that no client takes the part for
-/// the whole list.
+/// The listing failed midway. As an error of the body, this breaks the connection, so that no client mistakes the part
+/// for the whole list.
 #[derive(Debug, thiserror::Error)]
 #[error("the listing was cut off")]
 struct Broken;

@@ -42,7 +42,7 @@ impl<T: Listed> ListQuery<T> {
         self
     }
 
-    /// Limits an operator's list to a page.
+    /// If the caller is an operator key, limits the list to a page.
     pub(super) fn asked_by(self, caller: &Governor) -> Self {
         if caller.is_operator() { self.in_pages() } else { self }
     }

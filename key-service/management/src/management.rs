@@ -52,7 +52,7 @@ pub struct Management {
     /// Permits for reading pages and listings, one per account at a time, so that the store serves other accounts in
     /// between.
     reads: Quota,
-    /// Records when management keys are used.
+    /// Records when management keys and operator keys are used.
     pub(crate) last_uses: LastUses,
     pub(crate) recent_spend: RecentSpend,
     /// Held while an account's owners are counted and one of them is changed or removed.

@@ -63,7 +63,7 @@ fn read_labels(mut text: &str) -> Vec<(String, String)> {
 /// What the pages show about the running program.
 #[derive(Clone)]
 pub struct ProgramFacts {
-    /// As `--version` prints it.
+    /// The program's version, as `--version` prints it.
     pub version: &'static str,
     pub metrics: RenderMetrics,
 }

@@ -7,7 +7,7 @@ pub mod entry;
 pub mod exports;
 pub mod failure;
 pub mod form;
-/// What is around the content of every page.
+/// The layout around the content of every page.
 mod layouts {
     pub mod frame;
     pub mod layout;

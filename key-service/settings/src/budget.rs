@@ -105,7 +105,7 @@ fn refusal(of: &BudgetLimits<'_>, limit: &MoneyLimit) -> Markup {
     }
 }
 
-/// Renders a badge that says that a limit is reached, so that requests fail. Renders nothing if there is none.
+/// Renders a badge that says that a limit is reached, so that requests fail. Renders nothing if no limit is reached.
 pub fn reached_badge(of: Option<LimitOf<'_>>) -> Markup {
     html! {
         @match of {

@@ -56,8 +56,8 @@ fn price(model: &Model) -> String {
     format!("{} in, {} out", usd(input), usd(output))
 }
 
-/// Form field with the texts that the form showed, as a query. Only texts that differ from these are changed. So if an
-/// old page is saved, it does not undo another member's changes.
+/// Form field with the texts that the form showed, as a query. Only settings whose texts differ from these are changed.
+/// So if an old page is saved, it does not undo another member's changes.
 const SHOWN: &str = "shown";
 
 /// The changes that a form makes to an existing object.

@@ -60,7 +60,7 @@ pub(crate) struct UsageLineJson<'a> {
     margin: Option<NanoUsd>,
 }
 
-/// Key, groups and model. Groups are null if the key has none.
+/// Key, groups and model. Groups are null if the key has no group.
 #[derive(Serialize)]
 struct PayerJson<'a> {
     key_id: KeyId,

@@ -13,7 +13,7 @@ use crate::output::write_json;
 /// Columns of both listings. In front of them are the columns that name the hour, or the day and the user.
 const COLUMNS: [&str; 5] = ["REQUESTS", "PROMPT", "CACHED", "COMPLETION", "CHARGED"];
 
-/// How to list usage instead of by day, key and model.
+/// How to list usage if not by day, key and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageBy {
     Hour,

@@ -229,8 +229,8 @@ fn a_model_whose_rates_are_in_tiers_alone_has_them_and_a_list_may_begin_with_a_m
     assert!(!entry.contains("not imported"), "{entry}");
 }
 
-/// Returns a catalogue with one model on one upstream of this kind. `price` and `upstream` are further lines of its
-/// tables.
+/// Returns a catalogue with one model on one upstream of this kind. `price` and `upstream` are further lines of the
+/// model's price table and of the upstream's table.
 fn offered(kind: &str, price: &str, upstream: &str) -> String {
     format!(
         "{SERVICE}[[model]]\nid = \"Lark\"\nowned_by = \"f\"\ncontext_window = 9\nmax_output_tokens = 9\n{price}\n\

@@ -29,7 +29,7 @@ use key_service_page::{
 };
 use key_service_ranges::range::Range;
 
-/// All filters. Without any, the page shows the last [`DAYS`].
+/// All filters. Without any filter, the page shows the last [`DAYS`] days.
 const FILTERS: [&str; 11] =
     ["key", "group", "model", "from", "to", "hour", "outcome", "reason", "user", "request", "upstream"];
 /// Rarely used filters, folded under *More filters*.

@@ -19,7 +19,7 @@ use key_service_page::{
 };
 use key_service_settings::key_line::key_line;
 
-/// Shows one of the latest refused requests. Older ones are no longer kept.
+/// Shows one of the latest refused requests. Older refused requests are no longer kept.
 pub(super) async fn show(app: &App, viewer: &Viewer, id: RefusalId) -> Result<Response, Failure> {
     let reach = viewer.reach();
     let filter = RefusedFilter { within: reach.group, ..RefusedFilter::default() };

@@ -74,7 +74,7 @@ async fn is_in_no_label(app: &App, viewer: &Viewer, text: &str) -> Result<bool, 
     Ok(first.found.is_empty() && first.next.is_none())
 }
 
-/// Answer to a plaintext that leads to no key.
+/// Answer to a plaintext that belongs to no key.
 const UNKNOWN: &str = "No key of this account has, or had, that plaintext.";
 
 /// Redirects a plaintext to its key, and a text that only looks like a secret to the list of keys with a notice.

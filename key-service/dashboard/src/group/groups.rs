@@ -154,7 +154,7 @@ fn tree(groups: &[Group], listed: Listed<'_>) -> Markup {
     heading().trees(groups.iter().map(with_children))
 }
 
-/// Renders groups as a list. `parent` is the parent of all of them, if they have the same.
+/// Renders groups as a list. `parent` is the parent of all these groups, if they have the same parent.
 fn flat_table(groups: &[Group], listed: Listed<'_>, parent: Option<GroupId>) -> Markup {
     let place = if parent.is_some() { Place::Sibling } else { Place::Flat };
     heading().rows(groups.iter().map(|group| row(group, place, listed)))

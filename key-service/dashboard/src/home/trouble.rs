@@ -193,7 +193,7 @@ struct TroublePart<'a> {
     /// What the keys have in common; completes "5 keys are …".
     what: &'a str,
     cure: &'a Cure,
-    /// Whether these are all such keys.
+    /// Whether there are no other keys with this trouble.
     has_all: bool,
 }
 

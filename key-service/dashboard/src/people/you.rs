@@ -75,7 +75,7 @@ fn password(app: &App, viewer: &Viewer, fault: Option<&Fault>) -> Markup {
             PasswordCondition::FreshSignIn => p { "To set a password, sign in with a new link first." },
             PasswordCondition::None | PasswordCondition::PresentPassword => form.stack method="post" action={ (YOU) "/password" } {
                 (hidden(viewer))
-                // Password managers store a name with each password.
+                // Password managers store a name with each password, so a hidden field contains the member's name.
                 input type="text" autocomplete="username" value=(viewer.signed_in.member.name) hidden;
                 @if condition == PasswordCondition::PresentPassword {
                     (present_password(entered, "Forgotten? Sign in with a link from an operator."))

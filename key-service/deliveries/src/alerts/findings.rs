@@ -47,7 +47,7 @@ pub(crate) struct Week {
 pub(crate) struct Findings<'a> {
     management: &'a Management,
     pub(crate) account: AccountId,
-    /// Jumps of the account, once an alert has asked for them.
+    /// The account's spend jumps. They are looked for when an alert first asks for them.
     jumps: OnceCell<Vec<SpendJump>>,
 }
 

@@ -32,7 +32,7 @@ impl Desk {
         ids_in(&answer)
     }
 
-    /// Returns how many calls to the backend a listing of all keys takes.
+    /// Returns how many calls to the backend a listing of all keys makes.
     async fn calls_of_a_listing(&self) -> u64 {
         for calls in 0.. {
             self.office.records.fail_after(calls);

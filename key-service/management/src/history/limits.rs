@@ -1,9 +1,9 @@
 //! Reached limits: the money limits that make requests fail.
 //!
-//! A limit is hardly ever used up to the last billionth of a dollar, so the remaining amount does not show whether it
-//! is reached. The event does: it is written when a limit causes a refusal or is used up exactly. Its name contains the
-//! amount and, for a window, the beginning, and stores keep these names. A raised limit and the next window have
-//! different names. After a raise, a limit has its earlier name again.
+//! A limit is hardly ever used up to the last billionth of a dollar, so the remaining amount does not show whether the
+//! limit is reached. The limit's event does: it is written when the limit causes a refusal or is used up exactly. The
+//! event's name contains the amount and, for a window, the window's beginning. Stores keep these names. A raised limit
+//! and the next window have different names. After a raise, a limit has its earlier name again.
 
 use std::collections::{HashMap, HashSet};
 

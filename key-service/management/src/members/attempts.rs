@@ -78,8 +78,8 @@ impl Management {
         Ok(CountedAttempt { of_name: vec![row], of_all: Vec::new() })
     }
 
-    /// Counts an attempt to enter a second-factor code, or refuses it. Callers get here only with the password or a
-    /// link. Six digits allow few guesses, so attempts are counted per member, from wherever they come.
+    /// Counts an attempt to enter a second-factor code, or refuses it. A caller gets this far only with the password or
+    /// a link. Six digits allow few guesses, so attempts are counted per member, from wherever they come.
     pub(crate) async fn count_code(
         &self,
         account: AccountId,

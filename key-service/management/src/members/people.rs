@@ -49,7 +49,7 @@ impl Management {
         self.add_member_once((account, name, role), None, actor).await.map(|(member, _)| member)
     }
 
-    /// Makes a member once for each idempotency key. Returns the member, and whether it is new.
+    /// Creates a member once for each idempotency key. Returns the member, and whether it is new.
     pub(crate) async fn add_member_once(
         &self,
         (account, name, role): (AccountId, &str, Role),

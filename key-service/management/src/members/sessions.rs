@@ -28,7 +28,7 @@ use key_service_store::store::{Error, RecordKind, StoreError};
 /// Idle timeout of a session: longer than the breaks of a working day, but a session ends overnight.
 const SESSION_IDLE: Duration = Duration::from_hours(10);
 
-/// Maximum life of a session, even in use: members sign in again every week.
+/// Maximum lifetime of a session, even if it is in use, so members sign in again every week.
 const SESSION_LIFE: Duration = Duration::from_hours(7 * 24);
 
 /// Minimum time between two records of a session's use, to avoid a write for every page.

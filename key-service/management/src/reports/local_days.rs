@@ -45,7 +45,7 @@ impl LocalDays {
         days
     }
 
-    /// Returns what a line counts on these days.
+    /// Returns the part of a line's sums that belongs to these days.
     pub(super) fn sums_of(&self, UsageLine { day, counts, .. }: &UsageLine) -> Sums {
         let whole = counts.of.into();
         if self.hours.are_utc() {

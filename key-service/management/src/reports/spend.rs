@@ -54,7 +54,7 @@ pub enum SpendPart {
     OtherKeys,
     /// Keys without a group, and groups that were not compared because the account has too many groups.
     OtherGroups,
-    /// Users without separate sums: on a day with many users, later ones are summed together.
+    /// Users without separate sums: on a day with many users, later users are summed together.
     OtherUsers,
     /// Bills that were not read because the range has too many bills.
     OtherBills,

@@ -28,7 +28,7 @@ use key_service_store::store::{Order, OtherSums, Page, StoreError, TopGroups, Us
 const CANDIDATES: usize = 10;
 const FROM_SAMPLE: usize = 7;
 
-/// Minimum number of groups listed separately if the account has more than are compared.
+/// Minimum number of groups listed separately if the account has more groups than can be compared.
 const TOP_GROUPS: usize = 40;
 /// Number of newest groups among which the largest spenders are looked for.
 const GROUPS_LOOKED_AT: usize = 2_000;

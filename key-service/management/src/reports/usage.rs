@@ -103,7 +103,7 @@ pub enum UserPart {
     Named(String),
     /// Requests without a user.
     Unnamed,
-    /// Requests of users without separate sums: on a day with many users, later ones are summed together.
+    /// Requests of users without separate sums: on a day with many users, later users are summed together.
     Others,
 }
 
@@ -112,7 +112,7 @@ pub type UsageSum = (Parts, PartCounts);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Money {
     pub credit: NanoUsd,
-    /// Part of the credit that open holds cover.
+    /// Part of the credit that open holds reserve.
     pub held: NanoUsd,
     pub deposited: NanoUsd,
     pub refunded: NanoUsd,

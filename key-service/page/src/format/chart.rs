@@ -12,7 +12,7 @@ use key_service_management::spend::ChartStep;
 /// Number of colours that the style sheet has for series. Colour-blind readers can tell them apart too. There is one
 /// more colour for "others".
 const COLOURS: usize = 7;
-/// Height of the picture in pixels. The style sheet repeats it.
+/// Height of the picture in pixels. The style sheet contains the same height.
 const HEIGHT: i64 = 160;
 /// Number of grid lines above zero.
 const LINES: i64 = 3;

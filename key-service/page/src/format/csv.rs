@@ -1,4 +1,4 @@
-//! CSV cells that no spreadsheet takes for a formula.
+//! CSV cells that no spreadsheet mistakes for a formula.
 
 /// Characters that start a formula in spreadsheets.
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];

@@ -30,7 +30,7 @@ pub(crate) fn document(theme: Theme, zone: Option<&Zone>, title: &str, body: &Ma
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // The browser waits with painting until the document is complete, so that nothing moves on a slow
+                // The browser does not paint the page before the document is complete, so that nothing moves on a slow
                 // connection.
                 link rel="expect" href="#end" blocking="render";
                 link rel="stylesheet" href=(STYLE.path);

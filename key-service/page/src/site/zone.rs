@@ -12,7 +12,7 @@ use domain::usage::{Day, Hour, LocalHours};
 use key_service_management::local_days::LocalDays;
 
 const UTC: &str = "UTC";
-/// Prefixes of names that only repeat other zones.
+/// Prefixes of names that are only aliases of other zones.
 const ALIASES: [&str; 6] = ["Etc/", "US/", "Canada/", "Brazil/", "Chile/", "Mexico/"];
 
 /// A zone of the IANA database, which a browser's cookie names.
@@ -122,7 +122,8 @@ impl Zone {
         Some(Timestamp::from_millis(at.as_millisecond()))
     }
 
-    /// Writes a time as browsers' inputs do, from such a time in UTC. Any other text is returned as it is.
+    /// Converts a time in UTC to the zone. Both are in the format of browsers' inputs. Any other text is returned as it
+    /// is.
     pub fn from_utc(&self, text: &str) -> String {
         let local = || {
             let at = Timestamp::parse(text)?;
@@ -137,7 +138,8 @@ impl Zone {
         if self.is_utc() { text.to_owned() } else { local().unwrap_or_else(|| text.to_owned()) }
     }
 
-    /// Writes a time of the zone in UTC, as browsers' inputs do. Any other text is returned as it is.
+    /// Converts a time of the zone to UTC. Both are in the format of browsers' inputs. Any other text is returned as it
+    /// is.
     pub fn to_utc(&self, text: &str) -> String {
         if self.is_utc() {
             return text.to_owned();

@@ -81,7 +81,7 @@ pub struct Browser {
     pub notice: Option<String>,
     /// Page to open after signing in.
     pub destination: Option<Destination>,
-    /// Name of the account of the last sign-in with a password, with which the form is filled in. May be empty.
+    /// Account name from the last sign-in with a password, which the sign-in form shows again. May be empty.
     pub account: String,
 }
 
@@ -163,7 +163,7 @@ impl Browser {
         (cookie, Redirect::to(&place_of_choice(&self.referer, &self.base(), home))).into_response()
     }
 
-    /// Returns a `Set-Cookie` header that stores the name of the account of a sign-in with a password.
+    /// Returns a `Set-Cookie` header that stores the account name from a sign-in with a password.
     pub fn account_cookie(&self, name: &str) -> String {
         self.set_cookie(ACCOUNT, &URL_SAFE_NO_PAD.encode(name), KNOWN_AGE)
     }

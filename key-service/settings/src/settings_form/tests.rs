@@ -208,7 +208,7 @@ fn a_form_changes_what_was_changed_in_it_alone() {
         BoundsPatch { windows, ..BoundsPatch::default() },
         "the new lifetime limit stays"
     );
-    // If both make the same change, there is no question.
+    // If both make the same change, the form does not ask.
     let (_, asked) = change(
         &opened,
         &[("limit", "70"), ("limit_2", "")],
