@@ -175,7 +175,7 @@ const fn shown(is_whole: Option<bool>) -> f64 {
     }
 }
 
-/// Logs what has changed from the result before to the result now.
+/// Logs how the result differs from the previous result.
 fn report(before: Option<&Looked>, now: &Looked, recovered: &str) {
     let in_part = |looked: &Looked| looked.as_ref().is_ok_and(|MissingServers(missing)| !missing.is_empty());
     match (before, now) {

@@ -103,7 +103,7 @@ fn number(entered: Entered<'_>, field: &'static str, title: &str, hint: &str) ->
     })
 }
 
-/// Names a rule for people.
+/// Returns the name that pages show for a rule.
 const fn title(rule: Rule) -> &'static str {
     match rule {
         Rule::SpendJump => "A key spends many times its usual amount",

@@ -130,7 +130,7 @@ impl SpendView {
     ) -> Result<SpendReport, Failure> {
         let search = |by, range| SpendSearch { range, by, step: self.step(), depth };
         let parts = self.parts(app, reach, search(self.by, self.range.summed())).await?;
-        // The sum is read by model, because there are fewest parts and the sum is the same.
+        // The sum is read by model, because this division has the fewest parts, and all divisions have the same sum.
         let before = self.parts(app, reach, search(SpendBy::Model, self.range.summed_before())).await?;
         Ok(SpendReport { parts, before: total(&before) })
     }

@@ -189,7 +189,7 @@ pub(crate) fn raised(
     Some((filled.with(of.raise, amount), of.raise))
 }
 
-/// Lists instants that end a raise with a limit's window, in the format of inputs.
+/// Lists the ends of the current windows, which a form offers as the end of a raise, in the format of inputs.
 pub fn ends(now: Timestamp) -> Vec<(String, &'static str)> {
     let ends =
         [(Per::Day, "end of the day in UTC"), (Per::Week, "of the week"), (Per::Month, "of the month")];

@@ -122,7 +122,7 @@ impl Chosen {
 /// Identifies the keys that a member confirms.
 fn confirmed(keys: &[ApiKey]) -> String {
     let mut ids: Vec<String> = keys.iter().map(|key| key.id.to_string()).collect();
-    // The order may have changed with the keys' spend.
+    // The ids are sorted, because the order of the list may have changed with the keys' spend.
     ids.sort_unstable();
     hex::encode(Digest::of(ids.concat().as_bytes()).as_bytes())
 }

@@ -61,7 +61,8 @@ impl Mailer {
         }
     }
 
-    /// Sends a message once. Repeated attempts have the same `Message-ID`. The answer's status is SMTP's.
+    /// Sends a message once. Repeated attempts have the same `Message-ID`. The returned status is the SMTP status of
+    /// the server's answer.
     pub(super) async fn send(&self, to: &str, event: EventId, message: &AlertMessage) -> ReceiverAnswer {
         let none = |reason: &str| ReceiverAnswer::None(reason.to_owned());
         let Some(mail) = self.mail(to, event, message) else { return none("the mail cannot be written") };

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 /// Maximum time to connect to one of the host's addresses, so that another can be tried within an attempt.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(4);
-/// Maximum time to say goodbye after a mail was accepted.
+/// Maximum time to wait for the answer to `QUIT` after a mail was accepted.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Why the settings of a mail server cannot be used. The message never contains the URL, which may hold a password.

@@ -31,7 +31,7 @@ pub struct AccountFilter {
 }
 
 impl Management {
-    /// Opens an account without credit, once for each external id. Returns it, and whether it is new.
+    /// Opens an account without credit, once for each external id. Returns the account, and whether it is new.
     pub async fn open_account(
         &self,
         settings: AccountPatch,

@@ -21,7 +21,7 @@ const LINK_TTL: Duration = Duration::from_mins(15);
 /// An invitation should survive a weekend.
 const INVITATION_TTL: Duration = Duration::from_hours(72);
 
-/// Purpose for digesting the tokens of links.
+/// Purpose that goes into the digests of links' tokens.
 const LINK: &str = "link";
 
 /// Returns the URL of a sign-in link. The token follows the `#`, which browsers do not send, so that no proxy logs it.

@@ -29,7 +29,7 @@ use key_service_store::store::{Error, StoreError};
 /// Time to enter the code after the password: enough to find a phone.
 const CHALLENGE_TTL: Duration = Duration::from_mins(10);
 
-/// Purpose for digesting a visit's token in a challenge.
+/// Purpose that goes into the digest of a visit's token in a challenge.
 const CHALLENGE: &str = "second factor";
 
 /// A secret for an authenticator app. It has no effect until it is confirmed with a code.

@@ -89,7 +89,7 @@ pub struct NewSession {
     pub browser: KnownBrowser,
 }
 
-/// Purpose for digesting the tokens of sessions, so that a link's token does not work for a session.
+/// Purpose that goes into the digests of sessions' tokens, so that a link's token does not work for a session.
 const SESSION: &str = "session";
 
 impl Management {

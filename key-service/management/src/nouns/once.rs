@@ -42,7 +42,7 @@ pub(crate) fn digest_of_request<F: Fields>(object: &str, value: impl Fn(F) -> Va
     Digest::of(&serde_json::to_vec(&(object, given)).expect("settings are JSON"))
 }
 
-/// Describes an attempt at a request with this digest, if the client named the request.
+/// Describes an attempt at a request with this digest; `None` if the request has no idempotency key.
 pub(crate) fn attempt(name: Option<String>, request: Digest, now: Timestamp) -> Option<Idempotency> {
     let expires_at = now.plus(IDEMPOTENCY_TTL);
     name.map(|name| Idempotency { key: Digest::of(name.as_bytes()), request, now, expires_at })

@@ -57,7 +57,7 @@ impl Management {
         ids.truncate(limit);
         let next = ids.last().copied().filter(|_| has_more);
         let rows = stream::iter(ids.into_iter().map(|id| self.account_row(id))).buffered(READ_AT_ONCE);
-        // An account whose creation stopped halfway has no figures yet.
+        // An account whose creation stopped halfway has no figures yet, so it is left out.
         let rows = rows.try_filter_map(|row| std::future::ready(Ok(row))).try_collect().await?;
         Ok(AccountPage { rows, next, total })
     }

@@ -39,7 +39,7 @@ struct SummedHours(Range<Hour>);
 impl SummedHours {
     fn of(search: &EntrySearch, today: Day) -> Self {
         let from = |at: Timestamp| Hour::of(Timestamp::from_millis(at.millis() + HOUR_MILLIS - 1));
-        // In another zone, the current day may end up to 24 hours after the current day in UTC ends.
+        // In another zone, the end of the current day may be as much as 24 hours later than in UTC.
         let latest = Hour::in_day(today.plus(2), 0);
         let end = search.ends.map_or_else(|| Hour::in_day(today.plus(1), 0), |ends| from(ends).min(latest));
         let last = Hour(end.0 - 1).day();

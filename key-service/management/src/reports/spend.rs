@@ -61,7 +61,7 @@ pub enum SpendPart {
 }
 
 impl SpendPart {
-    /// Returns whether the part is a sum of several that are not listed separately.
+    /// Returns whether the part is the sum of several parts that are not listed separately.
     pub const fn is_rest(&self) -> bool {
         match self {
             Self::OtherKeys | Self::OtherGroups | Self::OtherUsers | Self::OtherBills => true,

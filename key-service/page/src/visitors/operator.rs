@@ -27,7 +27,7 @@ pub struct Operator {
     token: Token,
 }
 
-/// A signed-in operator who may not have a second factor yet, for pages that set it up.
+/// A signed-in operator with or without a second factor, for pages that set it up.
 #[derive(Debug)]
 pub struct NewOperator(pub Operator);
 
