@@ -163,7 +163,7 @@ impl Books<'_> {
         let entries = self.read().entries(space, index, (from, None), Order::Ascending, AT_ONCE).await?;
         let id = |entry: &Vec<u8>| entry.first_chunk().copied().ok_or_else(|| damaged("an index of keys"));
         let mut ids = entries.iter().map(id).collect::<Result<Vec<_>, _>>()?;
-        // An entry moves when its key's label changes, so an id may appear twice.
+        // An index entry moves when its key's label changes, so an id may be read twice.
         ids.dedup();
         Ok(Some(ids).filter(|ids| !ids.is_empty()))
     }

@@ -112,7 +112,8 @@ impl Books<'_> {
         let mut expected = ExpectedEntries::default();
         let mut balances = self.all_balances(&space, &mut expected).await?;
         let mut reading = self.begin_reading(account, record.entries).await?;
-        // Entries that are newer than the account's record have been dropped, and balances may include them.
+        // Even entries that are newer than the account's record have been dropped. Balances may include them, so this
+        // attempt fails.
         if reading.next > record.entries.saturating_add(1) {
             return Ok(ReadAttempt::Overtaken);
         }

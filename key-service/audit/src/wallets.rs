@@ -50,7 +50,7 @@ impl Books<'_> {
         Ok(())
     }
 
-    /// Adds the changes of wallets by those deposits that are not known yet.
+    /// Reads those of the deposits that are not in `changes` yet, and adds how they changed wallets.
     async fn read_changes(
         &self,
         space: &Space,

@@ -42,7 +42,7 @@ const LOOPBACK: &str = "the host resolves to a loopback address";
 const INSIDE: &str = "the host resolves to an address that is not public";
 const BODY: &str = r#"{"type":"key.created"}"#;
 
-/// A receiver on this machine that keeps its requests, and counts its connections.
+/// A receiver on this machine that keeps the requests that it gets, and counts connections.
 struct Receiver {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,

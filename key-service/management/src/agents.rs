@@ -1,4 +1,4 @@
-//! Commands that run coding agents through a gateway, for the first screen and the dashboard.
+//! Commands that run coding agents through a gateway, for the output of a first run and for the dashboard.
 
 /// Environment variable with the API key, which the commands use.
 pub const VARIABLE: &str = "API_KEY";

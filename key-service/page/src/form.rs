@@ -22,7 +22,8 @@ const MAX_FORM: usize = 64 << 10;
 /// Query fields that choose which days a page covers and which days to compare them with.
 pub const RANGE_FIELDS: [&str; 4] = ["range", "from", "to", "against"];
 
-/// Field that names another field with a time in the reader's zone, followed by the time in UTC that it showed.
+/// Field whose value is the name of another field with a time in the reader's zone, followed by the time in UTC that
+/// this other field showed.
 pub(crate) const ASKED_TIME: &str = "asked-time";
 
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -88,7 +89,7 @@ impl Fields {
         Self(self.0.iter().filter(is_wanted).cloned().collect())
     }
 
-    /// Converts the times that the form asked for in the reader's zone to UTC. A time that was not changed stays exact.
+    /// Converts to UTC the times that the form asked for in the reader's zone. A time that was not changed stays exact.
     pub(crate) fn in_utc(self, zone: &Zone) -> Self {
         let asked: Vec<(String, String)> = self
             .all(ASKED_TIME)

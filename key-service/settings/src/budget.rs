@@ -158,7 +158,7 @@ pub fn may_raise(viewer: &Viewer, holder: Holder) -> bool {
     }
 }
 
-/// Renders a link to the settings of a limit. The form that it leads to proposes to raise the limit for the rest of the
+/// Renders a link to the settings of a limit. The form behind the link proposes to raise the limit for the rest of the
 /// day.
 pub fn raise_today(holder: Holder, limit: &MoneyLimit) -> Markup {
     let page = match holder {

@@ -80,7 +80,7 @@ pub(super) fn asked(origin: &Origin) -> Markup {
     }
 }
 
-/// Shows the steps of the request, with the time since it was accepted.
+/// Shows the steps of the request, each with the time since the request was accepted.
 fn timeline(course: &Course, settlement: &Settlement) -> Markup {
     let Course { upstream, authorized_ms, first_token_ms, latency_ms, finish_reason: _, least_cost_nanos: _ } =
         course;

@@ -94,7 +94,7 @@ async fn place<B>(draft: &MoneyDraft<B>, api: &Api, account: AccountId) -> Resul
     Ok(group.map_or(PaidTo::Account, PaidTo::Both))
 }
 
-/// Makes an error about the group name the member of the body that the caller used for the group.
+/// If the error is about the group, sets its `param` to the member of the body with which callers select the group.
 fn at_external_id(error: ApiError) -> ApiError {
     match error.code {
         Code::GroupNotFound => ApiError { param: Some("group_external_id".into()), ..error },

@@ -14,8 +14,8 @@ use key_service_management::management_keys::ManagementKeySettings;
 const WEBHOOK: &str = r#"{"url": "https://example.com/events"}"#;
 const ALERT: &str = r#"{"rule": "refused", "channel": "webhook"}"#;
 
-/// An account with a group, its child group and another group. In each of these groups there is a key that was billed,
-/// and one such key is in no group.
+/// An account with a group, its child group and another group. Each of these groups has one key, a fourth key is in no
+/// group, and each key was billed.
 struct Team {
     desk: Desk,
     own: String,

@@ -19,8 +19,8 @@ use crate::{
 use domain::{access::Access, digest::Digest, event::Actor, governed::Made};
 use key_service_store::store::{Error, ManagementKey, ManagementKeyNotMade, NewManagementKey, StoreError};
 
-/// Maximum number of management keys per account, including revoked keys. So many fit on one page, and suffice for a
-/// new key every month for eight years.
+/// Maximum number of management keys per account, including revoked keys. A list of 100 keys fits on one page, and 100
+/// keys suffice for a new key every month for eight years.
 pub(crate) const MAX_MANAGEMENT_KEYS: u64 = 100;
 
 /// Reason why a management key was not created or found.

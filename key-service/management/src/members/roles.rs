@@ -82,7 +82,7 @@ impl Management {
     }
 
     /// Refuses to remove an account's only owner. If two owners remove each other at the same time through two
-    /// key-services, the account may be left without one; an operator then invites a new owner.
+    /// key-services, the account may be left without an owner. An operator then invites a new owner.
     pub(crate) async fn keep_an_owner(
         &self,
         account: AccountId,

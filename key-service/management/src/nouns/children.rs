@@ -26,7 +26,7 @@ pub struct Children {
 }
 
 impl Children {
-    /// Returns the number of keys in the child groups, including revoked ones, if it is known.
+    /// Returns the number of keys in the child groups, including revoked keys; `None` if it is unknown.
     pub fn keys(&self) -> Option<u64> {
         self.groups.as_ref().map(|groups| groups.iter().map(|group| group.keys).sum())
     }

@@ -72,7 +72,7 @@ impl Management {
     }
 }
 
-/// Sums a key's spend since an hour, and in each hour before it.
+/// Sums a key's spend since the hour `begin`, and in each hour before it.
 fn spend_history<'a>(lines: impl Iterator<Item = &'a UsageLine>, begin: Hour, minutes: u32) -> SpendHistory {
     let (mut spent, mut hours) = (0_i64, BTreeMap::<Hour, i64>::new());
     for line in lines {

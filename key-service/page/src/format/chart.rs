@@ -299,9 +299,9 @@ enum Dated {
     Always,
 }
 
-/// Decides whether a day has a label. In a week, every day has one; in longer ranges, every Monday; in ranges of more
-/// than 100 days, the first day of each month. On a narrow page, only every second of these days has a label, or every
-/// fourth Monday, or the first day of each quarter.
+/// Decides whether a day has a label. In a range of up to seven days, every day has a label; in longer ranges, every
+/// Monday; in ranges of more than 100 days, the first day of each month. On a narrow page, only every second of these
+/// days has a label, or every fourth Monday, or the first day of each quarter.
 fn dated(day: Day, at: usize, count: usize) -> Dated {
     match count {
         ..=7 if at.is_multiple_of(2) => Dated::Always,
