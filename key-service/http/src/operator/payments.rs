@@ -94,7 +94,7 @@ async fn place<B>(draft: &MoneyDraft<B>, api: &Api, account: AccountId) -> Resul
     Ok(group.map_or(PaidTo::Account, PaidTo::Both))
 }
 
-/// If the error is about the group, sets its `param` to the member of the body with which callers select the group.
+/// If no group was found, makes the error name `group_external_id`, which is how the caller named the group.
 fn at_external_id(error: ApiError) -> ApiError {
     match error.code {
         Code::GroupNotFound => ApiError { param: Some("group_external_id".into()), ..error },

@@ -328,7 +328,7 @@ async fn the_list_of_events_says_since_when_it_is_complete() {
     let since = async || desk.get(&format!("{EVENTS}?limit=1")).await.json["complete_since"].clone();
     assert_eq!(since().await, Value::Null);
     desk.office.clock.set("2026-11-20T03:00:00Z");
-    // The in-memory store drops the oldest events above a maximum number, so the test creates exactly this number.
+    // The in-memory store keeps this number of events, so exactly the earlier events are dropped.
     for n in 0..1_000 {
         desk.patch(&id, &format!(r#"{{"label":"{n}"}}"#)).await;
     }
