@@ -13,13 +13,13 @@ pub struct Usage {
     /// Number of generated tokens, for all choices together.
     #[n(2)]
     pub completion: u64,
-    /// Numbers of those tokens and images that may have prices of their own.
+    /// Counts of the kinds of tokens and images that may have a separate price.
     #[serde(default, skip_serializing_if = "UsageDetails::is_empty")]
     #[cbor(n(3), skip_if = "UsageDetails::is_empty")]
     pub details: UsageDetails,
 }
 
-/// Numbers of those tokens and images that may have prices of their own. For most requests, all are zero.
+/// Counts of the kinds of tokens and images that may have a separate price. For most requests, all are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UsageDetails {

@@ -43,7 +43,7 @@ pub(crate) enum Ending {
 pub(crate) struct Settlement {
     hold: HoldRef,
     ending: Ending,
-    /// What happened in the generation that is captured.
+    /// What happened in the generation, if it is billed.
     course: Option<Arc<Course>>,
     /// The slot is kept until delivery, so that the limit on requests also limits pending settlements.
     slot: Option<Arc<Permit>>,

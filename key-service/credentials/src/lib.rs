@@ -217,7 +217,7 @@ impl Credentials {
                         Refusal::OperatorKeyNotAllowed
                     }
                     (Some((Status::Expired, _)), Class::Operator) => Refusal::KeyExpired,
-                    // The answer does not show that a key existed once it has ended.
+                    // Of a key that has ended, the answer does not even say that it existed.
                     (Some((Status::Expired | Status::Revoked | Status::Disabled, _)) | None, required) => {
                         unknown(required)
                     }

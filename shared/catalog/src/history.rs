@@ -19,7 +19,8 @@ pub struct HistoryForm {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReasoningParam {
-    /// It is unknown what the server accepts. Earlier reasoning passes only as a chat client sends it.
+    /// It is unknown what the server accepts. Earlier reasoning is sent only if a chat client sends it, and in
+    /// the client's form.
     #[default]
     AsSent,
     /// The server refuses earlier reasoning or ignores it, so it gets none.

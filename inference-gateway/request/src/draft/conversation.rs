@@ -299,7 +299,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Adds to the prompt's count an object that the model will see as a call's arguments.
+    /// Counts the characters of an object towards the prompt, since the model will see it as a call's arguments.
     pub(crate) fn show_arguments(&mut self, object: &Value<'_, '_>) -> Result<(), ApiError> {
         self.shown.json(object.raw()).map_err(|TooDeep| {
             object.error(Code::InvalidValue, &format!("is nested deeper than {MAX_DEPTH} levels"))

@@ -1,5 +1,5 @@
-//! Parts of a body that only an upstream with the client's own API reads. The gateway searches them only for images,
-//! which cost tokens, and for files and addresses, which are refused as they are elsewhere.
+//! Parts of a body that only an upstream with the client's own API reads. The gateway searches them for two
+//! things: images, which cost tokens; and files and addresses, which are refused here as in any other part.
 
 use std::fmt;
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// Interval of keep-alives during silence, so that proxies on the way do not time out.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long an upstream may take to end a stream after all choices and their usage.
+/// How long an upstream may take to end a stream once it has sent all choices and their usage.
 const LINGER_SETTLED: Duration = Duration::from_secs(2);
 /// How long an upstream may take to end a stream in which every choice that began has finished, but usage or further
 /// choices are missing.

@@ -128,7 +128,7 @@ impl Store {
         Ok(entries.first().and_then(|entry| names::event_number(entry)))
     }
 
-    /// Reads the events of a key or group with the index; `None` for an event that was dropped in the meantime.
+    /// Uses the index to read the events of a key or group. An event that was dropped in the meantime is `None`.
     async fn events_of(
         &self,
         space: &Space,

@@ -71,7 +71,7 @@ pub async fn open_account_with(store: &Store, n: u8, credit: i64) -> AccountId {
     account
 }
 
-/// Returns the key with this number, to be created.
+/// Returns what is needed to create key number `n`.
 pub fn new_key(account: AccountId, n: u8) -> NewKey {
     let blank = ApiKey::new(ledger::histories::key(n), format!("fg_api_{n}…"), after(n.into()));
     let key = ApiKey { label: format!("Key {n}"), ..blank };

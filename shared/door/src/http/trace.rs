@@ -53,7 +53,8 @@ impl ClientRequestId {
 }
 
 /// Middleware: gives the request an id, and returns it in a header of the response. A request from a gateway keeps the
-/// id that the gateway gave it. The id is used only in logs, so a caller that forges an id deceives nobody else.
+/// id that the gateway gave it. The id is used only in logs, so a caller who forges an id misleads
+/// nobody but themselves.
 pub async fn gateway_request_id(
     State(clock): State<Arc<dyn Clock>>,
     mut request: Request,

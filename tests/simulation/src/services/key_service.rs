@@ -131,7 +131,7 @@ const LATE_EXECUTION_WINDOW: Duration = Duration::from_secs(4);
 struct Judged {
     /// Whether the revocation of the call's key had been answered before the call arrived.
     is_revoked: bool,
-    /// For an authorization, the time from which no gateway uses its hold any more.
+    /// For an authorization, the time after which no gateway uses the hold.
     released: Option<Instant>,
 }
 

@@ -1,4 +1,4 @@
-//! The test harness must detect the faults for which it exists.
+//! The test harness must detect the faults that it was built to catch.
 
 use http::Method;
 use tests::{harness::Stack, upstream::Script};

@@ -33,8 +33,8 @@ async fn a_release_that_comes_late_leaves_the_next_hold_of_its_request_open() {
     let outage = async {
         until("every prompt to be counted", async || stack.upstream.token_counts() == keys.len()).await;
         stack.redis().hang();
-        // The gateway cannot extend the hold for the count, and gives up releasing it. After that, it asks for another
-        // hold.
+        // Redis hangs, so the gateway can neither extend the hold to the counted tokens nor release it. It gives up,
+        // and asks for another hold.
         let given_up = async || stack.gateways[0].log().matches("not settled in time").count() == keys.len();
         until("the releases to be given up", given_up).await;
         stack.redis().resume();
