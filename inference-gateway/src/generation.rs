@@ -84,7 +84,7 @@ impl Generator {
             () = deadline.passed(), if !job.forward.stream => Err(UpstreamFailure::Timeout),
             _ = deadline.client.left(), if job.forward.stream => {
                 log.asked = route.asked_kind;
-                self.settle_left_before_head(route.asked, job, hold, log).await;
+                Box::pin(self.settle_left_before_head(route.asked, job, hold, log)).await;
                 // Nobody reads this error.
                 return Err(ApiError::new(Code::UpstreamError, "The client left."));
             }

@@ -188,7 +188,7 @@ impl OpenHold {
                 // The settlement takes the slot, so that the limit on requests also limits pending settlements.
                 let slot = self.slot.take();
                 let settlement = self.settlement(slot);
-                settlement.hand_over(&self.holds).await;
+                Box::pin(settlement.hand_over(&self.holds)).await;
                 None
             }
         }

@@ -74,7 +74,7 @@ impl Generator {
             can_count: is_worth_counting(&job.forward) && pool.counts(&job.forward),
         };
         if job.forward.needs_count {
-            return self.authorize_counted(job, pool, request, None).await;
+            return Box::pin(self.authorize_counted(job, pool, request, None)).await;
         }
         let asked_at = Instant::now();
         let denial = match self.keys.authorize(request.clone()).await? {
@@ -86,8 +86,8 @@ impl Generator {
         };
         match counting(&denial, &job.forward) {
             Counting::Useless => Err(refused(denial, &job.forward)),
-            Counting::MayPay => self.authorize_counted(job, pool, request, Some(denial)).await,
-            Counting::MayFitTokens => self.admit_counted(job, pool, request, denial).await,
+            Counting::MayPay => Box::pin(self.authorize_counted(job, pool, request, Some(denial))).await,
+            Counting::MayFitTokens => Box::pin(self.admit_counted(job, pool, request, denial)).await,
         }
     }
 

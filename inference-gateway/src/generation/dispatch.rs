@@ -97,7 +97,7 @@ impl Generator {
         route: &mut Route,
     ) -> Result<Reached, UpstreamFailure> {
         if hold.output_tokens() < asked {
-            self.widen(hold, pool, job, asked, &mut route.counted_by).await;
+            Box::pin(self.widen(hold, pool, job, asked, &mut route.counted_by)).await;
         }
         // A grant of less than was requested is final, so it becomes the upstream's limit. The upstream then stops by
         // itself.
@@ -196,7 +196,7 @@ impl Generator {
             let Err(NotAnswered { limit: refused_limit, member, .. }) = &answered else { break };
             let second = match refused_limit {
                 Some(refused) if limit == Some(first) => {
-                    self.second_limit(running, job, first, *refused).await
+                    Box::pin(self.second_limit(running, job, first, *refused)).await
                 }
                 Some(_) | None => None,
             };

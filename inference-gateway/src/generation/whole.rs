@@ -175,8 +175,8 @@ pub(super) async fn run(
     let (body, folded) = match read {
         Read::Whole(body) => (body, None),
         Read::Folded(body, meter) => (body, Some(meter)),
-        Read::NotKept(answer) => return not_kept(job, hold, running, &answer, log).await,
-        Read::Failed(failure) => return failed(job, hold, running, failure).await,
+        Read::NotKept(answer) => return Box::pin(not_kept(job, hold, running, &answer, log)).await,
+        Read::Failed(failure) => return Box::pin(failed(job, hold, running, failure)).await,
     };
     let server = running.upstream().signs_as;
     let mut unusual = None;
@@ -186,9 +186,9 @@ pub(super) async fn run(
             let (length, within) = (body.len() as u64, body.len().min(USAGE_WITHIN));
             let (start, end) = (body.slice(..within), body.slice(body.len() - within..));
             let answer = NotKept { reason: Reason::Calls, length, start, end, folded };
-            return not_kept(job, hold, running, &answer, log).await;
+            return Box::pin(not_kept(job, hold, running, &answer, log)).await;
         }
-        Err(NotUnderstood::Failed(failure)) => return failed(job, hold, running, failure).await,
+        Err(NotUnderstood::Failed(failure)) => return Box::pin(failed(job, hold, running, failure)).await,
     };
     let of_whole;
     let (counter, unknown_finish) = if let Some(meter) = &folded {

@@ -92,7 +92,7 @@ impl ChatReader {
             out.end_once();
         }
         let is_last = out.list.iter().any(|piece| piece.finish.is_some());
-        let told = told.or_else(|| of_vendor(payload).filter(|_| is_last));
+        let told = told.or_else(|| if is_last { of_vendor(payload) } else { None });
         out.odd.add_if(Oddity::UsagePlace, told.is_some() && usage.is_none());
         let mut chunk = Chunk::new(out.list, told, timings);
         (chunk.model, chunk.unknown_finish) = (model.map(RawValue::get), end.unknown);
@@ -119,12 +119,12 @@ impl ChatReader {
         let first = out.list.len();
         if let Loose::Object(delta) = choice.delta {
             let from = out.list.len();
-            add_message(delta, index, out)?;
+            add_message(*delta, index, out)?;
             self.note_added(index, &out.list[from..]);
         }
         if let Loose::Object(message) = choice.message {
             out.odd.add(Oddity::MessageInStream);
-            self.message(message, index, out)?;
+            self.message(*message, index, out)?;
         }
         if let Some(text) = filled(choice.text) {
             self.whole(Delta::of_text(text), index, false, out);

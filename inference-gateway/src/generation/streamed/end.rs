@@ -56,7 +56,7 @@ impl Stream {
     /// pays for all output.
     pub(super) async fn end(mut self, end: End) {
         if !matches!(end, End::Failed(_)) || self.meter.is_unreadable() {
-            self.count_prompt().await;
+            Box::pin(self.count_prompt()).await;
         }
         self.note_health(&end);
         let (usage, estimated) = (self.meter.usage(), !self.meter.is_reported());

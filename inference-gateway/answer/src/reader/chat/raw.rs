@@ -35,10 +35,11 @@ pub(super) struct RawChunk<'a> {
 #[derive(Deserialize)]
 pub(super) struct RawChoice<'a> {
     pub(super) index: Raw<'a>,
+    /// Boxed, like the message, since moving a choice would otherwise copy twelve members of both for each chunk.
     #[serde(borrow, default)]
-    pub(super) delta: Loose<RawMessage<'a>>,
+    pub(super) delta: Loose<Box<RawMessage<'a>>>,
     #[serde(borrow, default)]
-    pub(super) message: Loose<RawMessage<'a>>,
+    pub(super) message: Loose<Box<RawMessage<'a>>>,
     pub(super) text: Raw<'a>,
     pub(super) usage: Raw<'a>,
     pub(super) logprobs: Raw<'a>,
