@@ -63,8 +63,8 @@ pub(crate) struct RunToEnd<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> RunToEnd<T> {
-    /// Runs `future` in the current span. Dropping it marks `client` as gone. The future is copied once more for each
-    /// request, so a generation boxes its rare steps: a future of more than 4 kB takes several times as long to copy.
+    /// Runs `future` in the current span. Dropping it marks `client` as gone. A generation boxes its rare steps, so that
+    /// every request makes and moves a smaller future.
     pub(crate) fn new(
         future: impl Future<Output = T> + Send + 'static,
         client: Client,

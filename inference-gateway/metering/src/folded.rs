@@ -134,7 +134,7 @@ impl FoldMeter {
         self.fold = None;
     }
 
-    /// Returns the first finish reason received that is not among those of known servers, if any.
+    /// Returns the first finish reason that no known server sends, if there was one.
     pub fn unknown_finish(&self) -> Option<&str> {
         self.unknown_finish.as_deref()
     }

@@ -195,8 +195,8 @@ impl Books<'_> {
         Ok(JournalRead { auditor, next, until, paid, numbers, sums, listings, bills, last_expiry })
     }
 
-    /// Returns the highest number that the journal's first entry may have. According to the records of the account and
-    /// of housekeeping, the entry with this number and all later entries cannot have been dropped.
+    /// Returns the highest number that the journal's first entry may have. The records of the account and of
+    /// housekeeping show that neither the entry with this number nor any later entry was dropped.
     fn lowest_first(&self, records: &[Option<Record>]) -> Result<u64, StoreError> {
         let [account, house] = records else { return Err(no_answer()) };
         let Some(most) = self.journal_entries else {

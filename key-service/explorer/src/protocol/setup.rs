@@ -70,7 +70,7 @@ pub(super) struct Setup {
     pub(super) acts: Vec<Act>,
     /// Whether there are clients that ask at any time whether the first key may spend.
     pub(super) checks: bool,
-    /// Maximum number of key-services to which a message may be on its way at the same time.
+    /// Maximum number of key-services to which copies of one message may be in transit at the same time.
     pub(super) copies: usize,
     /// Maximum number of faults. A fault is the loss of a message, of an answer or of a process.
     pub(super) faults: u8,

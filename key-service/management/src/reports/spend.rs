@@ -135,7 +135,7 @@ impl PartsAndRest {
         }
     }
 
-    /// Adds to the total, from which the parts are subtracted at the end.
+    /// Adds a total to the rest. At the end, the parts are subtracted from the rest.
     fn leave(&mut self, day: Day, whole: Sums, hours: &HoursOfDay) {
         for (time, sums) in self.times(day, whole, hours) {
             let rest = self.rest.entry(time).or_default();
